@@ -1,0 +1,58 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PEERS := .venv-peers
+TEXTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench bench-peers wheel clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## create .venv and install the tested versions
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
+	  "error: $(PYTHON) is older than 3.11; remedy: make install PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@command -v $${CXX:-c++} >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || { echo \
+	  "error: no C++ compiler found and hnswlib is built from source; remedy: install one (Debian: apt-get install g++, Fedora: dnf install gcc-c++, macOS: xcode-select --install) and repeat" >&2; exit 1; }
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## embed this machine's Python docstrings and show what came out
+	@$(BIN)/sbert demo
+
+test: $(STAMP)  ## run all tests
+	$(BIN)/pytest
+
+check: $(STAMP)  ## formatting, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_layers.py
+
+bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parquet for your own
+	$(BIN)/python -P tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
+	$(PEERS)/bin/python -P tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+
+wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
+	@rm -rf dist build/wheel-check
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(PYTHON) -m venv build/wheel-check
+	build/wheel-check/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build && wheel-check/bin/sbert --help
+	@rm -rf build/wheel-check
+
+clean:  ## remove what demo, bench and builds left
+	rm -rf demo-out bench-out build dist

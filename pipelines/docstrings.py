@@ -1,0 +1,63 @@
+"""Real text that every machine with Python has: the docstrings of its libraries.
+
+In:  folders of Python source.
+Out: docstrings with the place they come from, a fixed choice for fixed folders.
+"""
+
+import ast
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+MAX_SOURCE_BYTES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A text and where it stands."""
+
+    id: str
+    text: str
+
+
+def library_folders() -> list[Path]:
+    """Standard library and installed packages of the running Python."""
+    return [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+
+
+def docstrings(folders: list[Path], limit: int) -> list[Docstring]:
+    """The first `limit` docstrings, taking a file from each package in turn."""
+    packages = [
+        _sources(package)
+        for folder in folders
+        for package in sorted(folder.iterdir())
+        if package.name not in ("site-packages", "__pycache__")
+    ]
+    turns = (path for turn in zip_longest(*packages) for path in turn if path is not None)
+    found = (docstring for path in turns for docstring in _docstrings(path))
+    return list(islice(found, limit))
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    if package.is_file():
+        return iter([package] if package.suffix == ".py" else [])
+    return iter(sorted(package.rglob("*.py")))
+
+
+def _docstrings(path: Path) -> Iterator[Docstring]:
+    if path.stat().st_size > MAX_SOURCE_BYTES:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # other people's invalid escapes
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # templates and test data of other projects
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+            line = getattr(node, "lineno", 1)
+            yield Docstring(id=f"{path.parent.name}/{path.name}:{line}", text=text)

@@ -1,0 +1,31 @@
+"""Log lines on stderr: for people, or as JSON for collectors."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure_logs(json_lines: bool, debug: bool) -> None:
+    """Send our packages' logs to stderr; other libraries' only from warnings up."""
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+    handler.setFormatter(JsonLines() if json_lines else plain)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for package in ("sbert_core", "workers", "pipelines"):
+        logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)

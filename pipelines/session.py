@@ -1,0 +1,119 @@
+"""The only place that starts or joins Ray.
+
+In:  an address, or none for an embedded Ray; a folder for what Ray writes.
+Out: a connected driver for the length of a `with` block, and nothing left behind.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import ray
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+# A unix socket's path holds at most 107 bytes, and Ray appends up to 64 to its folder.
+LONGEST_RAY_HOME = 42
+OBJECT_STORE_BYTES = 512 * 2**20
+
+
+@contextlib.contextmanager
+def ray_session(
+    folder: Path, *, address: str | None = None, num_cpus: int | None = None
+) -> Iterator[None]:
+    """Join the Ray at `address`, or start one that writes only to a fresh folder in `folder`.
+
+    The embedded Ray gets a token of its own, readable by its user alone.
+    """
+    with _ray_home(folder) as home:
+        token = {} if address else {"RAY_AUTH_TOKEN_PATH": str(_new_token(home))}
+        # Workers import from the driver's working directory first. From an empty one, a user's
+        # own folders named `workers` or `pipelines` cannot stand in for ours.
+        with _environment(QUIET | token):
+            with contextlib.chdir(home):
+                _connect(home, address, num_cpus)
+            try:
+                yield
+            finally:
+                ray.shutdown()
+
+
+def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
+    if address is not None:
+        ray.init(address=address, logging_level=logging.ERROR)
+        return
+    ray.init(
+        address="local",
+        num_cpus=num_cpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=OBJECT_STORE_BYTES,
+        _temp_dir=str(home),
+    )
+
+
+@contextlib.contextmanager
+def _ray_home(folder: Path) -> Iterator[Path]:
+    """An empty folder under a name short enough for Ray's sockets, removed at the end.
+
+    The driver locks it for its life, so that the next session can tell and remove what a killed
+    one left.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for left_behind in folder.glob("ray-*"):
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(left_behind):
+            shutil.rmtree(left_behind, ignore_errors=True)
+    home = Path(tempfile.mkdtemp(prefix="ray-", dir=folder)).resolve()
+    try:
+        with _locked(home) as handle:
+            if len(os.fsencode(home)) <= LONGEST_RAY_HOME:
+                yield home
+            elif Path("/proc/self/fd").exists():
+                # The same folder through this process's open handle, as Linux shows it.
+                yield Path(f"/proc/{os.getpid()}/fd/{handle}")
+            else:
+                raise ValueError(
+                    f"{home} is too long for Ray's sockets ({LONGEST_RAY_HOME} bytes at most); "
+                    "work in a folder with a shorter path"
+                )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """An open handle on a folder nobody else has locked."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the length of a block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _new_token(home: Path) -> Path:
+    token = home / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    return token

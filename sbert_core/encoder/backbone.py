@@ -1,0 +1,84 @@
+"""Batch of token ids -> token states, on the flat path where the model allows.
+
+In:  a Hugging Face encoder and a Batch.
+Out: for each group of equal-length texts, a block of states that holds no padding.
+Gives up: on the padded path, padding is computed and thrown away, and the last bits of a vector
+          depend on the company its text keeps.
+
+Shapes: B texts, L tokens, D dimensions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from sbert_core.encoder.batching import Batch, BatchPath, Group, padded_batches
+from sbert_core.encoder.flat import FAMILIES, FlatBackbone
+
+
+class Backbone(Protocol):
+    """Anything that turns a batch into unpadded blocks of states."""
+
+    path: ClassVar[BatchPath]
+
+    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]: ...
+
+    def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBackbone:
+    """Any Hugging Face encoder, texts padded to the longest of their batch."""
+
+    path: ClassVar[BatchPath] = BatchPath.PADDED
+    model: PreTrainedModel
+    pad_id: int
+
+    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+        return padded_batches(lengths, budget)
+
+    def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
+        """States of each group, its padding cut off."""
+        is_real_BL = np.arange(batch.lengths.max()) < batch.lengths[:, None]
+        ids_BL = np.full(is_real_BL.shape, self.pad_id, dtype=np.int64)
+        ids_BL[is_real_BL] = batch.ids_T
+        states_BLD = self.model(
+            input_ids=torch.from_numpy(ids_BL).to(self.model.device),
+            attention_mask=torch.from_numpy(is_real_BL.astype(np.int64)).to(self.model.device),
+        ).last_hidden_state
+        for group in batch.groups:
+            yield group, states_BLD[group.rows, : group.length]
+
+
+def backbone_for(model: PreTrainedModel, pad_id: int) -> Backbone:
+    """The flat path if this very model computes the same states on it, else the padded one."""
+    padded = PaddedBackbone(model, pad_id)
+    names = FAMILIES.get(model.config.model_type)
+    if names is None or getattr(model.config, "is_decoder", False):
+        return padded
+    flat = FlatBackbone(model, names, pad_id)
+    return flat if _agree(flat, padded, model.config.vocab_size) else padded
+
+
+@torch.inference_mode()
+def _agree(flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int) -> bool:
+    """Do both paths give the same states for three made-up texts?
+
+    Catches a configuration the flat layers do not know (an odd position scheme, say) at the
+    price of two tiny forward passes.
+    """
+    lengths = (9, 5, 5)
+    ids = [np.arange(length) * 7919 % (vocab_size - 1) for length in lengths]
+    ids = [np.where(text == flat.pad_id, vocab_size - 1, text) for text in ids]
+    batch = Batch.of(np.arange(len(ids)), ids)
+    pairs = zip(flat.blocks(batch), padded.blocks(batch), strict=True)
+    tolerance = 1e-4 if flat.model.dtype == torch.float32 else 0.1
+    return all(
+        torch.allclose(left, right, rtol=tolerance, atol=tolerance)
+        for (_, left), (_, right) in pairs
+    )

@@ -1,0 +1,56 @@
+"""What may be compared (space) and what may be reused (recipe).
+
+In:  the ingredients of a vector.
+Out: two sha256 digests. Equal for a model and its saved copy; different when an ingredient is.
+Gives up: library versions are not ingredients; artifacts record them beside the digests.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+
+# Facts about a file or a session, not about what the model computes.
+VOLATILE_CONFIG = {
+    "_name_or_path",
+    "architectures",
+    "auto_map",
+    "dtype",
+    "gradient_checkpointing",
+    "id2label",
+    "label2id",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
+
+
+def digest(ingredients: dict[str, object]) -> str:
+    """One name for a set of named, JSON-like ingredients, whatever their order."""
+    text = json.dumps(ingredients, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """One name for a set of weights, as float32 and by name.
+
+    The BERT pooler is left out: no vector of ours passes through it, and where a checkpoint
+    lacks it, it is random.
+    """
+    total = hashlib.sha256()
+    for name, weight in sorted(weights, key=lambda pair: pair[0]):
+        if name.startswith("pooler."):
+            continue
+        values = weight.detach().to("cpu", torch.float32).contiguous()
+        total.update(f"{name} {tuple(values.shape)}\n".encode())
+        total.update(memoryview(values.numpy()).cast("B"))
+    return total.hexdigest()
+
+
+def architecture(config: PretrainedConfig) -> dict[str, object]:
+    """What the configuration says beyond its class's defaults, which a saved copy repeats."""
+    said = {**config.to_diff_dict(), "model_type": config.model_type}
+    return {key: value for key, value in said.items() if key not in VOLATILE_CONFIG}

@@ -1,0 +1,283 @@
+"""The sentence-transformers folder: what is in it, in and out.
+
+In:  a folder with modules.json, or a plain Hugging Face encoder without one.
+Out: a Layout (what the folder says) and its parts; or a folder sentence-transformers loads.
+Gives up: modules other than Transformer, Pooling, Dense and Normalize; pickled weights; code
+          that comes with a model.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import transformers
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as HfTokenizer
+from transformers.utils import logging as hf_logging
+
+from sbert_core.encoder.head import Dense, Normalize
+from sbert_core.encoder.pooling import Pooling
+
+HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+HUB_FILES_UNUSED = ["onnx/*", "openvino/*"]
+
+LEGACY_POOLING = {
+    "pooling_mode_cls_token": Pooling.CLS,
+    "pooling_mode_max_tokens": Pooling.MAX,
+    "pooling_mode_mean_tokens": Pooling.MEAN,
+    "pooling_mode_mean_sqrt_len_tokens": Pooling.MEAN_SQRT_LEN,
+    "pooling_mode_weightedmean_tokens": Pooling.WEIGHTED_MEAN,
+    "pooling_mode_lasttoken": Pooling.LAST_TOKEN,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Everything a folder says beside weights and vocabulary."""
+
+    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)
+    include_prompt: bool = True
+    max_length: int | None = None
+    lower_case: bool = False
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    truncate_dim: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A folder's contents, in memory."""
+
+    layout: Layout
+    model: PreTrainedModel
+    tokenizer: HfTokenizer
+    head: nn.ModuleList
+
+
+def local_folder(path_or_hub_id: str | Path) -> Path:
+    """The folder itself, or a snapshot of `org/name[@revision]` without any code or pickle."""
+    folder = Path(path_or_hub_id)
+    if folder.is_dir():
+        return folder
+    match = HUB_ID.fullmatch(str(path_or_hub_id))
+    if match is None:
+        raise ValueError(
+            f"model {str(path_or_hub_id)!r} is neither a folder here nor a hub id; "
+            "give a path or org/name@revision"
+        )
+    try:
+        return Path(
+            snapshot_download(
+                match["repo"],
+                revision=match["revision"],
+                allow_patterns=HUB_FILES,
+                ignore_patterns=HUB_FILES_UNUSED,
+            )
+        )
+    except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"model {str(path_or_hub_id)!r} is no folder here and the hub did not give it "
+            f"({reason}); check the name and the network, or download it and give its folder"
+        ) from error
+
+
+def read_parts(folder: Path, pooling: Pooling | None) -> Parts:
+    """Load a folder; `pooling` chooses where a plain encoder leaves the choice open."""
+    modules = _modules(folder)
+    if not modules:
+        layout = Layout(pooling=(pooling or Pooling.MEAN,))
+        return Parts(layout, *_read_transformer(folder), nn.ModuleList())
+    if pooling is not None:
+        raise ValueError(f"{folder} fixes its own pooling; {pooling.value!r} cannot replace it")
+    if [kind for kind, _ in modules[:2]] != ["Transformer", "Pooling"]:
+        found = ", ".join(kind for kind, _ in modules)
+        raise ValueError(f"{folder}: modules {found}; expected Transformer, Pooling, ...")
+    (_, transformer), (_, pool), *rest = modules
+    layout = _read_layout(folder, transformer, pool)
+    head = nn.ModuleList(HEAD_READERS[kind](path) for kind, path in rest)
+    return Parts(layout, *_read_transformer(transformer), head)
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    listing = _json(folder / "modules.json")
+    modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
+    known = {"Transformer", "Pooling", *HEAD_READERS}
+    for kind, _ in modules:
+        if kind not in known:
+            raise ValueError(
+                f"{folder}: module {kind!r} is not supported; supported: {', '.join(sorted(known))}"
+            )
+    return modules
+
+
+def _read_layout(folder: Path, transformer: Path, pool: Path) -> Layout:
+    settings = _json(transformer / "sentence_bert_config.json")
+    shared = _json(folder / "config_sentence_transformers.json")
+    pooling = _json(pool / "config.json")
+    return Layout(
+        pooling=_pooling_modes(pooling, pool),
+        include_prompt=pooling.get("include_prompt", True),
+        max_length=settings.get("max_seq_length"),
+        lower_case=settings.get("do_lower_case", False),
+        prompts=shared.get("prompts", {}),
+        default_prompt_name=shared.get("default_prompt_name"),
+        truncate_dim=shared.get("truncate_dim"),
+    )
+
+
+def _pooling_modes(config: dict, folder: Path) -> tuple[Pooling, ...]:
+    """Both spellings: one `pooling_mode`, or the older row of booleans."""
+    named = config.get("pooling_mode")
+    names = [named] if isinstance(named, str) else named
+    if names is None:
+        names = [mode for key, mode in LEGACY_POOLING.items() if config.get(key)]
+    try:
+        return tuple(Pooling(name) for name in names) or (Pooling.MEAN,)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; known: {', '.join(Pooling)}") from None
+
+
+def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
+    _require_safetensors(folder)
+    quiet = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        if getattr(config, "is_encoder_decoder", False):
+            raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
+        model, loading = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
+    except (ValueError, OSError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{folder} does not load: {reason}") from error
+    finally:
+        hf_logging.set_verbosity(quiet)
+        hf_logging.enable_progress_bar()
+    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise ValueError(
+            f"{folder}: {len(missing)} weights are missing, {missing[0]} among them; "
+            f"the checkpoint is not a whole {model.config.model_type} encoder"
+        )
+    if not tokenizer.is_fast:
+        raise ValueError(f"{folder} has no fast tokenizer; add its tokenizer.json")
+    return model.eval(), tokenizer
+
+
+def _require_safetensors(folder: Path) -> None:
+    if any(folder.glob("*.safetensors")):
+        return
+    if pickles := sorted(path.name for path in folder.glob("*.bin")):
+        raise ValueError(
+            f"{folder} holds only a pickle ({pickles[0]}), which can run code when opened; convert "
+            "it where you trust it: load the model and save_pretrained(..., as safetensors)"
+        )
+    raise ValueError(f"{folder} holds no model: *.safetensors not found")
+
+
+def _read_dense(folder: Path) -> Dense:
+    _require_safetensors(folder)
+    config = _json(folder / "config.json")
+    if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != (
+        "sentence_embedding"
+    ):
+        raise ValueError(f"{folder}: a Dense module with residual or token input is not supported")
+    linear = nn.Linear(config["in_features"], config["out_features"], bias=config["bias"])
+    dense = Dense(linear, config["activation_function"])
+    weights = load_file(folder / "model.safetensors")
+    dense.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    return dense.eval()
+
+
+HEAD_READERS = {"Dense": _read_dense, "Normalize": lambda folder: Normalize()}
+
+
+def write_parts(parts: Parts, folder: Path, max_length: int, truncate_dim: int | None) -> None:
+    """A folder that sentence-transformers, any version since 2, opens with equal vectors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hf_logging.disable_progress_bar()
+    parts.model.save_pretrained(folder)
+    hf_logging.enable_progress_bar()
+    parts.tokenizer.save_pretrained(folder)
+    layout = parts.layout
+    _write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": max_length, "do_lower_case": layout.lower_case},
+    )
+    shared = {
+        "__version__": {"transformers": transformers.__version__, "pytorch": torch.__version__},
+        "prompts": layout.prompts,
+        "default_prompt_name": layout.default_prompt_name,
+        "similarity_fn_name": "cosine",
+    }
+    if truncate_dim is not None:
+        shared["truncate_dim"] = truncate_dim
+    _write_json(folder / "config_sentence_transformers.json", shared)
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    _write_pooling(parts, folder / "1_Pooling")
+    for number, module in enumerate(parts.head, start=2):
+        kind = type(module).__name__
+        modules.append((kind, f"{number}_{kind}"))
+        (folder / f"{number}_{kind}").mkdir(exist_ok=True)
+        if isinstance(module, Dense):
+            _write_dense(module, folder / f"{number}_{kind}")
+    _write_json(
+        folder / "modules.json",
+        [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, path) in enumerate(modules)
+        ],
+    )
+
+
+def _write_pooling(parts: Parts, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    modes = {key: mode in parts.layout.pooling for key, mode in LEGACY_POOLING.items()}
+    config = {"word_embedding_dimension": parts.model.config.hidden_size, **modes}
+    _write_json(folder / "config.json", {**config, "include_prompt": parts.layout.include_prompt})
+
+
+def _write_dense(dense: Dense, folder: Path) -> None:
+    config = {
+        "in_features": dense.linear.in_features,
+        "out_features": dense.linear.out_features,
+        "bias": dense.linear.bias is not None,
+        "activation_function": dense.activation_name,
+    }
+    _write_json(folder / "config.json", config)
+    save_file(
+        {k: v.contiguous() for k, v in dense.state_dict().items()}, folder / "model.safetensors"
+    )
+
+
+def _json(path: Path) -> dict | list:
+    """Contents of a JSON file; empty if there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

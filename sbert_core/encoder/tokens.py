@@ -1,0 +1,73 @@
+"""Text -> token ids.
+
+In:  valid texts (see sbert_core.text) with their prompt already in front.
+Out: Tokens: ids cut to the model's length, special tokens included, and what the cut lost.
+"""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from tokenizers.normalizers import Lowercase, Sequence
+from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids of one text."""
+
+    ids: np.ndarray
+    num_lost: int
+    num_unknown: int
+
+
+class TextTokenizer:
+    """A fast tokenizer of its own, so that nobody else's padding or truncation changes ours."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, max_length: int, lower_case: bool = False
+    ) -> None:
+        self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        if lower_case:
+            self._fast.normalizer = _lowered(self._fast.normalizer)
+        self._fast.no_padding()
+        self._fast.no_truncation()
+        self.identity = json.loads(self._fast.to_str())
+        self.num_special = self._fast.num_special_tokens_to_add(is_pair=False)
+        if max_length <= self.num_special:
+            raise ValueError(
+                f"max_length {max_length} leaves no room for text beside the "
+                f"{self.num_special} special tokens; use at least {self.num_special + 1}"
+            )
+        self.max_length = max_length
+        self._fast.enable_truncation(max_length)
+        self.unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
+        self.special_ids = frozenset(tokenizer.all_special_ids)
+        self.pad_id = tokenizer.pad_token_id or 0
+
+    def __call__(self, texts: list[str]) -> list[Tokens]:
+        """Tokens of each text, in order. Runs in Rust on all cores and releases the GIL."""
+        return [self._tokens(encoding) for encoding in self._fast.encode_batch_fast(texts)]
+
+    def _tokens(self, encoding: Encoding) -> Tokens:
+        ids = np.array(encoding.ids, dtype=np.int64)
+        return Tokens(
+            ids=ids,
+            num_lost=sum(len(rest.ids) - self.num_special for rest in encoding.overflowing),
+            num_unknown=int(np.count_nonzero(ids == self.unknown_id)),
+        )
+
+    def num_prompt_tokens(self, prompt: str) -> int:
+        """Leading tokens that belong to the prompt, the opening special token included."""
+        if not prompt:
+            return 0
+        ids = self._fast.encode(prompt).ids
+        return len(ids) - (ids[-1] in self.special_ids)
+
+
+def _lowered(normalizer: object) -> Sequence:
+    """The normalizer with lower-casing in front, as sentence-transformers does it."""
+    if normalizer is None:
+        return Sequence([Lowercase()])
+    return Sequence([Lowercase(), normalizer])

@@ -1,0 +1,26 @@
+"""Text -> validity.
+
+In:  any Python object that claims to be a text.
+Out: None if it can be encoded, else the reason in a few words.
+"""
+
+
+def invalid_reason(text: object) -> str | None:
+    """Why this value has no sentence vector; None for a usable text.
+
+    Blank texts are refused rather than encoded: they would all share the vector of an empty
+    sentence and pass for near-duplicates of each other.
+    """
+    if text is None:
+        return "null"
+    if not isinstance(text, str):
+        return f"not a string but {type(text).__name__}"
+    if not text:
+        return "empty"
+    if text.isspace():
+        return "blank"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"lone surrogate at character {error.start}"
+    return None

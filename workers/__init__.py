@@ -1,0 +1,1 @@
+"""The core made resident on a cluster: state and resources, nothing clever."""

@@ -1,0 +1,19 @@
+"""Ray actor: texts -> vectors, one warm encoder, no algorithm."""
+
+from collections.abc import Sequence
+
+import ray
+
+from sbert_core.encoder import Encoded, Encoder
+
+
+@ray.remote
+class Embedder:
+    """Holds one encoder for as long as the job runs."""
+
+    def __init__(self, model: str) -> None:
+        self.encoder = Encoder.load(model, threads=1)
+
+    def embed(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of these texts and the account of them."""
+        return self.encoder.encode_report(texts)
