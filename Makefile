@@ -38,13 +38,13 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/pytest -q tests/test_layers.py
 
 bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parquet for your own
-	$(BIN)/python -P tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+	$(BIN)/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
 bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
-	$(PEERS)/bin/python -P tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
 	@rm -rf dist build/wheel-check

@@ -9,6 +9,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from workers.embedder import Embedder
 CHUNK_TEXTS = 128
 PLAIN_BATCH_SIZE = 32  # what a plain loop over a model uses by default
 NUM_PAIRS = 10
+WARM_UP = "the first call pays for lazy set-up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +106,16 @@ def run(spec: DemoSpec) -> DemoReport:
     return report
 
 
-def _ready_actors(model: str) -> list[ray.actor.ActorHandle]:
+def _ready_actors(model: str) -> list[Any]:
     """One single-threaded actor per core: 1.3-1.4 x one actor with all threads."""
     num_actors = max(1, int(ray.cluster_resources()["CPU"]))
-    actors = [Embedder.options(num_cpus=1).remote(model) for _ in range(num_actors)]
-    ray.get([actor.embed.remote(["warm-up"]) for actor in actors])
+    embedder: Any = ray.remote(num_cpus=1)(Embedder)
+    actors = [embedder.remote(model) for _ in range(num_actors)]
+    ray.get([actor.embed.remote([WARM_UP]) for actor in actors])
     return actors
 
 
-def _embedded(actors: list[ray.actor.ActorHandle], texts: list[str]) -> list[Encoded]:
+def _embedded(actors: list[Any], texts: list[str]) -> list[Encoded]:
     """Results of all chunks, in order, while a progress bar moves."""
     chunks = [texts[i : i + CHUNK_TEXTS] for i in range(0, len(texts), CHUNK_TEXTS)]
     encoded = []

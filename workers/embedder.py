@@ -1,13 +1,10 @@
-"""Ray actor: texts -> vectors, one warm encoder, no algorithm."""
+"""Actor: texts -> vectors, one warm encoder, no algorithm."""
 
 from collections.abc import Sequence
-
-import ray
 
 from sbert_core.encoder import Encoded, Encoder
 
 
-@ray.remote
 class Embedder:
     """Holds one encoder for as long as the job runs."""
 

@@ -24,22 +24,25 @@ def flat_attention(
     num_heads: int,
     biases: list[Tensor] | None = None,
 ) -> Tensor:
-    """Every text attends to itself; texts of equal length share one call.
+    """Every text attends to itself; texts of equal length share one call. Overwrites the queries.
 
     `biases` holds one (1, H, L, L) score offset per group, for models with relative positions.
     """
     if query_TD.is_cuda and query_TD.dtype in HALF_PRECISION and biases is None:
         return _varlen_attention(query_TD, key_TD, value_TD, groups, num_heads)
-    contexts = []
     for number, group in enumerate(groups):
-        query, key, value = (
-            x_TD[group.tokens].view(group.num_texts, group.length, num_heads, -1).transpose(1, 2)
+        query_NLHE, key_NLHE, value_NLHE = (
+            x_TD[group.tokens].view(group.num_texts, group.length, num_heads, -1)
             for x_TD in (query_TD, key_TD, value_TD)
         )
-        bias = biases[number] if biases is not None else None
-        context_NHLE = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        contexts.append(context_NHLE.transpose(1, 2).reshape(-1, query_TD.shape[1]))
-    return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
+        context_NHLE = F.scaled_dot_product_attention(
+            query_NLHE.transpose(1, 2),
+            key_NLHE.transpose(1, 2),
+            value_NLHE.transpose(1, 2),
+            attn_mask=None if biases is None else biases[number],
+        )
+        query_NLHE.copy_(context_NHLE.transpose(1, 2))
+    return query_TD
 
 
 def _varlen_attention(
@@ -51,4 +54,5 @@ def _varlen_attention(
     ends = ends.to(torch.int32)
     query, key, value = (x.unflatten(1, (num_heads, -1)) for x in (query_TD, key_TD, value_TD))
     context_THE = varlen_attn(query, key, value, ends, ends, max(lengths), max(lengths))
+    assert isinstance(context_THE, Tensor), "only a tuple when statistics are asked for"
     return context_THE.flatten(1)

@@ -46,7 +46,7 @@ def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
             continue
         values = weight.detach().to("cpu", torch.float32).contiguous()
         total.update(f"{name} {tuple(values.shape)}\n".encode())
-        total.update(memoryview(values.numpy()).cast("B"))
+        total.update(values.numpy().data)
     return total.hexdigest()
 
 

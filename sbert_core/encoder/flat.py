@@ -11,20 +11,24 @@ parameters, so they follow them when they are trained.
 Shapes: T tokens, D dimensions, H heads, N texts of one length L, R relative distances.
 """
 
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.activations import GELUActivation
 
 from sbert_core.encoder.attention import flat_attention
 from sbert_core.encoder.batching import Batch, BatchPath, Group, flat_batches
 
 # A matrix product of very few rows takes another kernel and other last bits: MiniLM on CPU
-# repeated its bits from 12 tokens up. Shorter batches are filled up to this with one dummy text.
+# repeated its bits from 12 tokens up. Shorter batches are filled up with dummy texts of one token.
 MIN_FLAT_TOKENS = 64
 
 
@@ -106,20 +110,52 @@ class Layer:
     norm: nn.LayerNorm
 
     def __call__(
-        self, x_TD: Tensor, groups: tuple[Group, ...], num_heads: int, biases: list[Tensor] | None
+        self,
+        x_TD: Tensor,
+        groups: tuple[Group, ...],
+        num_heads: int,
+        biases: list[Tensor] | None,
+        scratch: "Scratch",
     ) -> Tensor:
         """The next layer's input. Overwrites `x_TD`."""
-        context_TD = flat_attention(
-            self.query(x_TD), self.key(x_TD), self.value(x_TD), groups, num_heads, biases
+        query_TD, key_TD, value_TD = (
+            scratch.projected(name, x_TD, linear)
+            for name, linear in (("q", self.query), ("k", self.key), ("v", self.value))
         )
+        context_TD = flat_attention(query_TD, key_TD, value_TD, groups, num_heads, biases)
         x_TD = self.attention_norm(_added_projection(x_TD, context_TD, self.attention_out))
-        hidden = self.activation(self.up(x_TD))
+        hidden = _activated(scratch.projected("hidden", x_TD, self.up), self.activation)
         return self.norm(_added_projection(x_TD, hidden, self.down))
 
 
 def _added_projection(residual_TD: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
     """residual + linear(x), accumulated in place: saves a copy of the bias and a sum."""
     return residual_TD.add_(linear.bias).addmm_(x, linear.weight.t())
+
+
+def _activated(hidden: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """activation(hidden), in place for the exact GELU nearly every encoder has."""
+    if isinstance(activation, GELUActivation) and activation.act is F.gelu:
+        return torch.ops.aten.gelu_(hidden)
+    return activation(hidden)
+
+
+class Scratch(threading.local):
+    """Each thread's buffers for the large states, kept between batches.
+
+    A fresh allocation of megabytes costs page faults each time: 6-10 % of a batch's time.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def projected(self, name: str, x_TD: Tensor, linear: nn.Linear) -> Tensor:
+        """linear(x) in the buffer of this name."""
+        num_rows, dim = len(x_TD), linear.out_features
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < num_rows:
+            buffer = self._buffers[name] = x_TD.new_empty(num_rows, dim)
+        return torch.addmm(linear.bias, x_TD, linear.weight.t(), out=buffer[:num_rows])
 
 
 class FlatBackbone:
@@ -132,19 +168,10 @@ class FlatBackbone:
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
         self.first_position = first_position(model)
+        self._scratch = Scratch()
         self.layers = [
-            Layer(
-                query=layer.get_submodule(names.query),
-                key=layer.get_submodule(names.key),
-                value=layer.get_submodule(names.value),
-                attention_out=layer.get_submodule(names.attention_out),
-                attention_norm=layer.get_submodule(names.attention_norm),
-                up=layer.get_submodule(names.up),
-                activation=_part(layer, names.activation),
-                down=layer.get_submodule(names.down),
-                norm=layer.get_submodule(names.norm),
-            )
-            for layer in model.get_submodule(names.layers)
+            Layer(**{part.name: _part(layer, getattr(names, part.name)) for part in fields(Layer)})
+            for layer in model.get_submodule(names.layers).children()
         ]
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
@@ -156,7 +183,7 @@ class FlatBackbone:
         x_TD = self._embedded(filled)
         biases = self._relative_biases(filled.groups, x_TD)
         for layer in self.layers:
-            x_TD = layer(x_TD, filled.groups, self.num_heads, biases)
+            x_TD = layer(x_TD, filled.groups, self.num_heads, biases, self._scratch)
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
@@ -164,30 +191,30 @@ class FlatBackbone:
         num_missing = MIN_FLAT_TOKENS - batch.num_tokens
         if num_missing <= 0:
             return batch
-        dummy = np.full(num_missing, self.pad_id, dtype=np.int64)
-        fill = Group(len(batch.rows), batch.num_tokens, 1, num_missing)
         return Batch(
             rows=batch.rows,
-            lengths=np.append(batch.lengths, num_missing),
-            ids_T=np.append(batch.ids_T, dummy),
-            groups=(*batch.groups, fill),
+            lengths=np.append(batch.lengths, np.ones(num_missing, np.int64)),
+            ids_T=np.append(batch.ids_T, np.full(num_missing, self.pad_id)),
+            groups=(*batch.groups, Group(len(batch.rows), batch.num_tokens, num_missing, 1)),
         )
 
     def _embedded(self, batch: Batch) -> Tensor:
         positions_T = np.concatenate([np.arange(length) for length in batch.lengths])
         device = self.model.device
-        x_TD = self.model.embeddings(
+        embeddings: Any = self.model.embeddings
+        x_TD = embeddings(
             input_ids=torch.from_numpy(batch.ids_T)[None].to(device),
             position_ids=torch.from_numpy(positions_T + self.first_position)[None].to(device),
         )[0]
-        project = getattr(self.model, "embeddings_project", None)  # ELECTRA small
-        return x_TD if project is None else project(x_TD)
+        if isinstance(project := getattr(self.model, "embeddings_project", None), nn.Linear):
+            return project(x_TD)  # ELECTRA small: embeddings narrower than states
+        return x_TD
 
     def _relative_biases(self, groups: tuple[Group, ...], x_TD: Tensor) -> list[Tensor] | None:
         """MPNet's score offsets for each group's length, shared by all layers."""
-        encoder = getattr(self.model, "encoder", None)
-        if not hasattr(encoder, "relative_attention_bias"):
+        if self.model.config.model_type != "mpnet":
             return None
+        encoder: Any = self.model.encoder
         longest = max(group.length for group in groups)
         distance_R = torch.arange(-longest + 1, longest, device=x_TD.device)
         bias_RH = encoder.relative_attention_bias(encoder.relative_position_bucket(distance_R))
@@ -203,8 +230,6 @@ def first_position(model: PreTrainedModel) -> int:
     return getattr(embeddings, "padding_idx", -1) + 1
 
 
-def _part(layer: nn.Module, name: str) -> Callable[[Tensor], Tensor]:
-    """An activation: a module in most families, sometimes a plain function."""
-    for step in name.split("."):
-        layer = getattr(layer, step)
-    return layer
+def _part(layer: nn.Module, name: str) -> Any:  # noqa: ANN401
+    """A part of a layer by its dotted name; an activation may be a plain function."""
+    return reduce(getattr, name.split("."), layer)

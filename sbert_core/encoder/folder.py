@@ -7,14 +7,12 @@ Gives up: modules other than Transformer, Pooling, Dense and Normalize; pickled 
 """
 
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
@@ -23,10 +21,6 @@ from transformers.utils import logging as hf_logging
 
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pooling import Pooling
-
-HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
-HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-HUB_FILES_UNUSED = ["onnx/*", "openvino/*"]
 
 LEGACY_POOLING = {
     "pooling_mode_cls_token": Pooling.CLS,
@@ -59,34 +53,6 @@ class Parts:
     model: PreTrainedModel
     tokenizer: HfTokenizer
     head: nn.ModuleList
-
-
-def local_folder(path_or_hub_id: str | Path) -> Path:
-    """The folder itself, or a snapshot of `org/name[@revision]` without any code or pickle."""
-    folder = Path(path_or_hub_id)
-    if folder.is_dir():
-        return folder
-    match = HUB_ID.fullmatch(str(path_or_hub_id))
-    if match is None:
-        raise ValueError(
-            f"model {str(path_or_hub_id)!r} is neither a folder here nor a hub id; "
-            "give a path or org/name@revision"
-        )
-    try:
-        return Path(
-            snapshot_download(
-                match["repo"],
-                revision=match["revision"],
-                allow_patterns=HUB_FILES,
-                ignore_patterns=HUB_FILES_UNUSED,
-            )
-        )
-    except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"model {str(path_or_hub_id)!r} is no folder here and the hub did not give it "
-            f"({reason}); check the name and the network, or download it and give its folder"
-        ) from error
 
 
 def read_parts(folder: Path, pooling: Pooling | None) -> Parts:
@@ -223,7 +189,7 @@ def write_parts(parts: Parts, folder: Path, max_length: int, truncate_dim: int |
         folder / "sentence_bert_config.json",
         {"max_seq_length": max_length, "do_lower_case": layout.lower_case},
     )
-    shared = {
+    shared: dict[str, object] = {
         "__version__": {"transformers": transformers.__version__, "pytorch": torch.__version__},
         "prompts": layout.prompts,
         "default_prompt_name": layout.default_prompt_name,
@@ -269,8 +235,8 @@ def _write_dense(dense: Dense, folder: Path) -> None:
     )
 
 
-def _json(path: Path) -> dict | list:
-    """Contents of a JSON file; empty if there is none."""
+def _json(path: Path) -> Any:  # noqa: ANN401
+    """Contents of a JSON file; an empty object if there is none."""
     if not path.is_file():
         return {}
     try:

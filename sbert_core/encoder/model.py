@@ -24,8 +24,9 @@ from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
 from sbert_core.encoder.fingerprint import architecture, digest, weights_digest
 from sbert_core.encoder.flat import first_position
-from sbert_core.encoder.folder import Parts, local_folder, read_parts, write_parts
+from sbert_core.encoder.folder import Parts, read_parts, write_parts
 from sbert_core.encoder.head import Dense, sentence_vectors
+from sbert_core.encoder.hub import local_folder
 from sbert_core.encoder.pooling import Pooling, pool
 from sbert_core.encoder.probe import best_budget, is_batch_invariant
 from sbert_core.encoder.run import Progress, encoded_texts
@@ -67,7 +68,8 @@ class Encoder:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.precision = Precision(precision)
         self._parts = parts
-        self._model = parts.model.to(self.device, getattr(torch, self.precision)).eval()
+        self._model = parts.model.eval()
+        self._model.to(device=self.device, dtype=getattr(torch, self.precision))
         self._head = parts.head.to(self.device)
         self._tokenizer = TextTokenizer(
             parts.tokenizer, self._checked_length(max_length), parts.layout.lower_case

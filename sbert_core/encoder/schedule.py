@@ -63,10 +63,10 @@ def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) 
         try:
             while not stop.is_set():
                 with turn:
-                    item = next(source, stop)
-                if item is stop:
-                    return
+                    item = next(source)
                 work(item)
+        except StopIteration:
+            return
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             errors.append(error)
             stop.set()
