@@ -81,7 +81,7 @@ def run(spec: DemoSpec) -> DemoReport:
     model = demo_model()
     rows = docstrings(library_folders(), spec.docstrings)
     texts = list(dict.fromkeys(row.text for row in rows))
-    with ray_session(spec.out / "_ray", address=spec.address):
+    with ray_session(spec.out, address=spec.address):
         actors = _ready_actors(str(model))
         start = time.perf_counter()
         encoded = _embedded(actors, texts)

@@ -18,7 +18,7 @@ HUB_FILES_UNUSED = ["onnx/*", "openvino/*"]
 def local_folder(path_or_hub_id: str | Path) -> Path:
     """The folder itself, or a snapshot of `org/name[@revision]` without any code or pickle."""
     folder = Path(path_or_hub_id)
-    if folder.is_dir():
+    if str(path_or_hub_id) and folder.is_dir():
         return folder
     match = HUB_ID.fullmatch(str(path_or_hub_id))
     if match is None:

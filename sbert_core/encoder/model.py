@@ -67,6 +67,10 @@ class Encoder:
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.precision = Precision(precision)
+        if self.device.type == "cpu" and self.precision is not Precision.FLOAT32:
+            # Slower there than float32, and oneDNN dies with an illegal instruction on some
+            # virtual machines that announce AMX without having it.
+            raise ValueError(f"precision {self.precision} needs a GPU; use float32 on a CPU")
         self._parts = parts
         self._model = parts.model.eval()
         self._model.to(device=self.device, dtype=getattr(torch, self.precision))

@@ -23,8 +23,8 @@ from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
 
-WINDOW_TEXTS = 4096
-WINDOW_CHARS = 8_000_000
+WINDOW_TEXTS = 1024
+WINDOW_CHARS = 4_000_000
 
 Progress = Callable[[int, int], None]
 

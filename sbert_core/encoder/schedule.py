@@ -61,12 +61,8 @@ def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) 
 
     def run() -> None:
         try:
-            while not stop.is_set():
-                with turn:
-                    item = next(source)
+            for item in _in_turns(source, turn, stop):
                 work(item)
-        except StopIteration:
-            return
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             errors.append(error)
             stop.set()
@@ -81,3 +77,14 @@ def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) 
         stop.set()
     if errors:
         raise errors[0]
+
+
+def _in_turns(source: Iterator[T], turn: threading.Lock, stop: threading.Event) -> Iterator[T]:
+    """One thread's share of a source that several threads draw from."""
+    while not stop.is_set():
+        try:
+            with turn:
+                item = next(source)
+        except StopIteration:
+            return
+        yield item

@@ -1,0 +1,277 @@
+"""Encoder against padded Hugging Face forwards, and its promises about texts."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_FAMILIES, PADDED_FAMILIES, tiny_model, tiny_tokenizer
+from test_pooling import REFERENCES
+
+from sbert_core.encoder import Encoder, Pooling, TextStatus
+from sbert_core.encoder.batching import BatchPath
+
+
+def padded_reference(model, texts: list[str], mode: Pooling) -> np.ndarray:
+    """One padded Hugging Face forward, pooled text by text in numpy, not normalised."""
+    inputs = tiny_tokenizer()(
+        texts, padding=True, truncation=True, return_tensors="pt", return_token_type_ids=False
+    )
+    with torch.no_grad():
+        states = model(**inputs).last_hidden_state.numpy()
+    lengths = inputs["attention_mask"].sum(1).tolist()
+    rows = zip(states, lengths, strict=True)
+    return np.stack([REFERENCES[mode](text[:length], 0) for text, length in rows])
+
+
+@pytest.mark.parametrize("mode", list(Pooling))
+@pytest.mark.parametrize("family", [*FLAT_FAMILIES, *PADDED_FAMILIES])
+def test_vectors_match_the_padded_forward(family, mode, plain_encoder_folder, texts):
+    encoder = Encoder.load(plain_encoder_folder(family), pooling=mode, token_budget=200)
+    want = padded_reference(tiny_model(family), texts, mode)
+    np.testing.assert_allclose(encoder.encode(texts, normalize=False), want, atol=1e-5)
+    unit = want / np.linalg.norm(want, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(texts), unit, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FLAT_FAMILIES)
+def test_known_families_take_the_flat_path(family, plain_encoder_folder):
+    assert Encoder.load(plain_encoder_folder(family)).path is BatchPath.FLAT
+
+
+@pytest.mark.parametrize("family", PADDED_FAMILIES)
+def test_other_families_fall_back_to_padding(family, plain_encoder_folder):
+    encoder = Encoder.load(plain_encoder_folder(family))
+    assert encoder.path is BatchPath.PADDED
+
+
+def test_model_that_differs_from_its_family_falls_back_to_padding(tmp_path, texts):
+    """A BERT whose scores are masked causally computes something else: found out by trying."""
+    model = tiny_model("bert")
+    model.config.is_decoder = True
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    encoder = Encoder.load(tmp_path)
+    assert encoder.path is BatchPath.PADDED
+    assert np.isfinite(encoder.encode(texts)).all()
+
+
+@pytest.mark.parametrize("family", FLAT_FAMILIES)
+def test_bits_depend_on_the_text_alone(family, plain_encoder_folder, texts):
+    folder = plain_encoder_folder(family)
+    encoder = Encoder.load(folder, threads=1)
+    assert encoder.batch_invariant
+    want = encoder.encode(texts)
+    for budget in (1, 16, 64, 100, 333, 4096):
+        encoder.token_budget = budget
+        np.testing.assert_array_equal(encoder.encode(texts), want, err_msg=f"budget {budget}")
+    order = np.random.default_rng(0).permutation(len(texts))
+    shuffled = [texts[row] for row in order]
+    np.testing.assert_array_equal(encoder.encode(shuffled), want[order])
+    np.testing.assert_array_equal(encoder.encode(texts[7:11]), want[7:11])
+    for threads in (2, 3):
+        threaded = Encoder.load(folder, threads=threads, token_budget=90)
+        np.testing.assert_array_equal(threaded.encode(texts), want, err_msg=f"{threads} threads")
+
+
+@pytest.mark.demo
+def test_bits_of_the_real_model_depend_on_the_text_alone(minilm_folder):
+    sentence = "Vectors of one text must not change with the company it keeps. "
+    texts = [sentence[: 7 + 11 * number] * (1 + number // 9) for number in range(40)]
+    encoder = Encoder.load(minilm_folder, threads=1)
+    assert encoder.batch_invariant
+    want = encoder.encode(texts)
+    for budget in (64, 512, 2048):
+        encoder.token_budget = budget
+        np.testing.assert_array_equal(encoder.encode(texts), want)
+    np.testing.assert_array_equal(encoder.encode(texts[::-3]), want[::-3])
+    np.testing.assert_array_equal(encoder.encode(texts[:1]), want[:1])
+    threaded = Encoder.load(minilm_folder, threads=2)
+    np.testing.assert_array_equal(threaded.encode(texts), want)
+
+
+@pytest.mark.demo
+def test_real_model_gives_the_published_cosines(minilm_folder):
+    weather, sunny, stadium = Encoder.load(minilm_folder).encode(
+        ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+    )
+    assert weather @ sunny == pytest.approx(0.6660, abs=5e-5)
+    assert weather @ stadium == pytest.approx(0.1046, abs=5e-5)
+
+
+def test_encode_leaves_torch_threads_as_they_were(bert_folder, texts):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Encoder.load(bert_folder, threads=2).encode(texts)
+        Encoder.load(bert_folder, threads=1).encode(texts)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_unit_vectors_are_float32_of_length_one(bert_folder, texts):
+    vectors = Encoder.load(bert_folder).encode(texts)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_no_texts_give_no_vectors(bert_folder):
+    assert Encoder.load(bert_folder).encode([]).shape == (0, 32)
+
+
+ODD_TEXTS = {
+    None: "null",
+    3: "not a string but int",
+    "": "empty",
+    " \n": "blank",
+    "x\udc80": "lone surrogate at character 1",
+    "\x00\x00": "no tokens: the tokenizer drops every character",
+}
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_bad_texts_cost_their_own_row_only(family, plain_encoder_folder):
+    encoder = Encoder.load(plain_encoder_folder(family))
+    good = ["the hot word", "안녕하세요", "שלום", "🙂🙂", "a\x00b", "all " * 50_000]
+    mixed = [*good[:2], *ODD_TEXTS, *good[2:]]
+    report = encoder.encode_report(mixed)
+    bad_rows = range(2, 2 + len(ODD_TEXTS))
+    assert report.reasons == dict(zip(bad_rows, ODD_TEXTS.values(), strict=True))
+    assert np.isnan(report.vectors[bad_rows]).all()
+    good_rows = [row for row in range(len(mixed)) if row not in bad_rows]
+    np.testing.assert_allclose(report.vectors[good_rows], encoder.encode(good), atol=1e-5)
+    assert [report.status(row) for row in (0, 2, len(mixed) - 1)] == [
+        TextStatus.FINE,
+        TextStatus.INVALID,
+        TextStatus.TRUNCATED,
+    ]
+
+
+def test_report_counts_tokens_truncation_and_repeats(bert_folder):
+    encoder = Encoder.load(bert_folder, max_length=6)
+    report = encoder.encode_report(["the of", "the a of and to in", "the of", None, "the of"])
+    assert report.num_tokens.tolist() == [4, 6, 4, 0, 4]
+    assert report.num_lost_tokens.tolist() == [0, 2, 0, 0, 0]
+    assert (report.num_distinct, report.num_truncated) == (2, 1)
+    assert (report.num_encoded_tokens, report.num_saved_tokens) == (10, 8)
+    np.testing.assert_array_equal(report.vectors[0], report.vectors[4])
+
+
+def test_each_distinct_text_passes_the_model_once(bert_folder):
+    encoder = Encoder.load(bert_folder)
+    seen: list[int] = []
+    texts = ["the hot word"] * 500 + ["of all"] * 300 + ["the hot word"]
+    encoder.encode_report(texts, progress=lambda num_texts, num_tokens: seen.append(num_texts))
+    assert sum(seen) == 2
+
+
+def test_million_characters_take_one_truncated_row(bert_folder):
+    report = Encoder.load(bert_folder).encode_report(["so " * 350_000, "so"])
+    assert report.num_tokens.tolist() == [64, 3]
+    assert report.num_lost_tokens.tolist() == [350_000 - 62, 0]
+
+
+def test_windows_do_not_change_vectors(bert_folder, texts, monkeypatch):
+    encoder = Encoder.load(bert_folder)
+    want = encoder.encode(texts)
+    monkeypatch.setattr("sbert_core.encoder.run.WINDOW_TEXTS", 7)
+    np.testing.assert_array_equal(encoder.encode(texts), want)
+    monkeypatch.setattr("sbert_core.encoder.run.WINDOW_CHARS", 100)
+    np.testing.assert_array_equal(encoder.encode(texts), want)
+
+
+def test_output_that_is_not_finite_is_invalid(bert_folder):
+    encoder = Encoder.load(bert_folder)
+    with torch.no_grad():
+        word = tiny_tokenizer().convert_tokens_to_ids("hot")
+        encoder._model.embeddings.word_embeddings.weight[word] = np.nan
+    report = encoder.encode_report(["the word", "the hot word"])
+    assert report.reasons == {1: "the model's output is not finite"}
+    assert np.isfinite(report.vectors[0]).all()
+
+
+def test_unknown_tokens_are_counted_and_warned_about(bert_folder, caplog):
+    encoder = Encoder.load(bert_folder)
+    with caplog.at_level(logging.WARNING):
+        assert encoder.encode_report(["the hot word"]).unknown_share == 0
+        assert not caplog.records
+        report = encoder.encode_report(["안녕하세요 세계", "the"])
+    assert report.num_unknown_tokens == 2
+    assert report.unknown_share == pytest.approx(2 / 7)
+    assert "multilingual" in caplog.text
+
+
+class OutOfMemoryAbove:
+    """A backbone whose device holds only so many tokens."""
+
+    def __init__(self, backbone, num_tokens: int) -> None:
+        self.backbone = backbone
+        self.num_tokens = num_tokens
+
+    def __getattr__(self, name):
+        return getattr(self.backbone, name)
+
+    def blocks(self, batch):
+        if batch.num_tokens > self.num_tokens:
+            raise torch.OutOfMemoryError("made up")
+        return self.backbone.blocks(batch)
+
+
+def test_out_of_memory_halves_the_budget_and_goes_on(bert_folder, texts):
+    encoder = Encoder.load(bert_folder, token_budget=1000)
+    want = encoder.encode(texts)
+    encoder._backbone = OutOfMemoryAbove(encoder._backbone, 100)
+    np.testing.assert_array_equal(encoder.encode(texts), want)
+    assert 50 <= encoder.token_budget <= 200
+
+
+def test_out_of_memory_on_one_text_is_raised(bert_folder):
+    encoder = Encoder.load(bert_folder)
+    encoder._backbone = OutOfMemoryAbove(encoder._backbone, 3)
+    with pytest.raises(torch.OutOfMemoryError):
+        encoder.encode(["the hot word"])
+
+
+def test_automatic_budget_is_one_of_those_tried_and_changes_no_bit(bert_folder, texts):
+    encoder = Encoder.load(bert_folder, token_budget="auto")
+    np.testing.assert_array_equal(encoder.encode(texts), Encoder.load(bert_folder).encode(texts))
+    assert encoder.token_budget in (256, 512, 1024, 2048)
+
+
+def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
+    encoder = Encoder.load(bert_folder, token_budget="auto")
+    clock = {256: 4.0, 512: 3.0, 1024: 1.0, 2048: 2.0}
+    now = [0.0]
+
+    def encoded_texts(encoder, sample):
+        now[0] += clock[encoder.token_budget]
+
+    monkeypatch.setattr("sbert_core.encoder.probe.encoded_texts", encoded_texts)
+    monkeypatch.setattr("sbert_core.encoder.probe.time.perf_counter", lambda: now[0])
+    encoder.encode(texts)
+    assert encoder.token_budget == 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 67}, "max_length 67 exceeds the model's 66 positions"),
+        ({"max_length": 2}, "max_length 2 leaves no room"),
+        ({"truncate_dim": 33}, r"truncate_dim 33 is not within 1\.\.32"),
+        ({"pooling": "median"}, "'median' is not a valid Pooling"),
+        ({"precision": "int4"}, "'int4' is not a valid Precision"),
+    ],
+)
+def test_options_out_of_range_are_refused(bert_folder, options, message):
+    with pytest.raises(ValueError, match=message):
+        Encoder.load(bert_folder, **options)
+
+
+def test_roberta_positions_leave_room_for_the_padding_index(plain_encoder_folder):
+    folder = plain_encoder_folder("roberta")
+    long_text = "the " * 200
+    vectors = Encoder.load(folder, max_length=64).encode([long_text])
+    assert np.isfinite(vectors).all()
+    with pytest.raises(ValueError, match="64 positions"):
+        Encoder.load(folder, max_length=65)

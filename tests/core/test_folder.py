@@ -1,0 +1,271 @@
+"""The folder format both ways: sentence-transformers opens ours, we open theirs."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Transformer,
+)
+from sentence_transformers.sentence_transformer.modules import Pooling as TheirPooling
+
+from sbert_core.encoder import Encoder, Pooling
+
+PROMPTS = {"query": "the word ", "document": "of "}
+
+
+def their_model(folder, mode, *tail, **options) -> SentenceTransformer:
+    """A sentence-transformers model over a plain encoder."""
+    transformer = Transformer(str(folder))
+    pooling = TheirPooling(transformer.get_embedding_dimension(), pooling_mode=mode, **options)
+    return SentenceTransformer(modules=[transformer, pooling, *tail], device="cpu")
+
+
+def tails(name: str) -> list:
+    torch.manual_seed(3)
+    return {
+        "none": [],
+        "normalize": [Normalize()],
+        "dense": [Dense(32, 24)],
+        "dense, normalize": [
+            Dense(32, 24, bias=False, activation_function=torch.nn.Identity()),
+            Normalize(),
+        ],
+        "two dense": [Dense(32, 48, activation_function=torch.nn.GELU()), Dense(48, 8)],
+    }[name]
+
+
+def assert_equal_vectors(ours: Encoder, theirs: SentenceTransformer, texts: list[str]) -> None:
+    want = theirs.encode(texts, normalize_embeddings=False)
+    np.testing.assert_allclose(ours.encode(texts, normalize=False), want, atol=1e-5)
+    unit = theirs.encode(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(ours.encode(texts), unit, atol=1e-5)
+
+
+@pytest.mark.parametrize("tail", ["none", "normalize", "dense", "dense, normalize", "two dense"])
+@pytest.mark.parametrize("mode", list(Pooling))
+def test_interop_both_ways_gives_equal_vectors(mode, tail, bert_folder, texts, tmp_path):
+    theirs = their_model(bert_folder, mode.value, *tails(tail))
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert_equal_vectors(ours, theirs, texts)
+    ours.save(tmp_path / "ours")
+    reopened = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    assert_equal_vectors(ours, reopened, texts)
+
+
+@pytest.mark.parametrize("family", ["roberta", "mpnet", "distilbert", "electra", "modernbert"])
+def test_interop_other_families(family, plain_encoder_folder, texts, tmp_path):
+    theirs = their_model(plain_encoder_folder(family), "mean")
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert_equal_vectors(ours, theirs, texts)
+    ours.save(tmp_path / "ours")
+    assert_equal_vectors(ours, SentenceTransformer(str(tmp_path / "ours"), device="cpu"), texts)
+
+
+def test_interop_several_poolings_side_by_side(bert_folder, texts, tmp_path):
+    theirs = their_model(bert_folder, ("cls", "mean"))
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert ours.dim == 64
+    assert_equal_vectors(ours, theirs, texts)
+    ours.save(tmp_path / "ours")
+    assert_equal_vectors(ours, SentenceTransformer(str(tmp_path / "ours"), device="cpu"), texts)
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+@pytest.mark.parametrize("mode", list(Pooling))
+def test_interop_prompts(mode, include_prompt, bert_folder, texts, tmp_path):
+    theirs = their_model(bert_folder, mode.value, include_prompt=include_prompt)
+    theirs.prompts = PROMPTS
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert ours.prompts == PROMPTS
+    for options in ({"prompt_name": "query"}, {"prompt": "is it so "}, {}):
+        want = theirs.encode(texts, normalize_embeddings=True, **options)
+        np.testing.assert_allclose(ours.encode(texts, **options), want, atol=1e-5)
+    ours.save(tmp_path / "ours")
+    reopened = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    want = reopened.encode(texts, prompt_name="document", normalize_embeddings=True)
+    np.testing.assert_allclose(ours.encode(texts, prompt_name="document"), want, atol=1e-5)
+
+
+def test_default_prompt_is_used_and_an_unknown_one_refused(bert_folder, tmp_path):
+    theirs = their_model(bert_folder, "mean")
+    theirs.prompts, theirs.default_prompt_name = PROMPTS, "document"
+    theirs.save(str(tmp_path))
+    ours = Encoder.load(tmp_path)
+    np.testing.assert_array_equal(ours.encode(["hot"]), ours.encode(["hot"], prompt="of "))
+    assert not np.array_equal(ours.encode(["hot"]), ours.encode(["hot"], prompt=""))
+    with pytest.raises(ValueError, match="no prompt named 'title'; it has: document, query"):
+        ours.encode(["hot"], prompt_name="title")
+    with pytest.raises(ValueError, match="leaves no room for text"):
+        ours.encode(["hot"], prompt="the " * 80)
+
+
+def test_lower_casing_of_the_folder_is_followed(bert_folder, texts, tmp_path):
+    transformer = Transformer(str(bert_folder), do_lower_case=True)
+    pooling = TheirPooling(transformer.get_embedding_dimension())
+    theirs = SentenceTransformer(modules=[transformer, pooling], device="cpu")
+    theirs.save(str(tmp_path))
+    shouted = [text.upper() for text in texts]
+    assert_equal_vectors(Encoder.load(tmp_path), theirs, shouted)
+
+
+def test_max_length_of_the_folder_is_followed(bert_folder, texts, tmp_path):
+    theirs = their_model(bert_folder, "mean")
+    theirs.max_seq_length = 12
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert ours.max_length == 12
+    assert_equal_vectors(ours, theirs, texts)
+    Encoder.load(tmp_path / "theirs", max_length=9).save(tmp_path / "ours")
+    reopened = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    assert_equal_vectors(Encoder.load(tmp_path / "ours"), reopened, texts)
+    assert reopened.max_seq_length == 9
+
+
+def test_truncate_dim_cuts_before_normalising_and_is_saved(bert_folder, texts, tmp_path):
+    their_model(bert_folder, "mean").save(str(tmp_path / "theirs"))
+    theirs = SentenceTransformer(str(tmp_path / "theirs"), truncate_dim=10, device="cpu")
+    ours = Encoder.load(tmp_path / "theirs", truncate_dim=10)
+    assert ours.dim == 10
+    assert_equal_vectors(ours, theirs, texts)
+    ours.save(tmp_path / "ours")
+    assert Encoder.load(tmp_path / "ours").dim == 10
+    reopened = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    assert_equal_vectors(Encoder.load(tmp_path / "ours"), reopened, texts)
+
+
+@pytest.mark.demo
+def test_real_model_matches_sentence_transformers(minilm_folder):
+    texts = ["A short one.", "Something longer, " * 40, "가나다", "mixed CASE and 123"]
+    theirs = SentenceTransformer(str(minilm_folder), device="cpu")
+    assert_equal_vectors(Encoder.load(minilm_folder), theirs, texts)
+
+
+def test_half_precision_weights_load_as_float32(bert_folder, texts, tmp_path):
+    shutil.copytree(bert_folder, tmp_path / "half")
+    weights = load_file(bert_folder / "model.safetensors")
+    halved = {name: weight.half() for name, weight in weights.items()}
+    save_file(halved, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
+    half = Encoder.load(tmp_path / "half")
+    assert half.encode(texts).dtype == np.float32
+    np.testing.assert_allclose(
+        half.encode(texts), Encoder.load(bert_folder).encode(texts), atol=0.01
+    )
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_on_a_cpu_is_refused(precision, bert_folder):
+    with pytest.raises(ValueError, match=f"precision {precision} needs a GPU"):
+        Encoder.load(bert_folder, precision=precision, device="cpu")
+
+
+def copy_of(folder, target):
+    shutil.copytree(folder, target)
+    return target
+
+
+def test_pickle_only_checkpoint_is_refused_with_the_remedy(bert_folder, tmp_path):
+    folder = copy_of(bert_folder, tmp_path / "pickle")
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"only a pickle \(pytorch_model\.bin\).*safetensors") as e:
+        Encoder.load(folder)
+    assert "\n" not in str(e.value)
+
+
+def test_pickled_dense_is_refused(bert_folder, tmp_path):
+    their_model(bert_folder, "mean", Dense(32, 8)).save(str(tmp_path))
+    dense = tmp_path / "2_Dense"
+    torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
+    (dense / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="only a pickle"):
+        Encoder.load(tmp_path)
+
+
+def test_code_that_comes_with_a_model_never_runs(bert_folder, tmp_path):
+    folder = copy_of(bert_folder, tmp_path / "remote")
+    marker = tmp_path / "ran"
+    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w')\nclass Evil: pass\n")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "evil.Evil", "AutoConfig": "evil.Evil"}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert np.isfinite(Encoder.load(folder).encode(["the"])).all()
+    config["model_type"] = "unheard-of"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="does not load"):
+        Encoder.load(folder)
+    assert not marker.exists()
+
+
+def test_missing_weights_are_refused_rather_than_made_up(bert_folder, tmp_path):
+    folder = copy_of(bert_folder, tmp_path / "partial")
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match="1 weights are missing, encoder.layer.1.output.dense"):
+        Encoder.load(folder)
+
+
+def test_missing_pooler_is_no_loss(bert_folder, texts, tmp_path):
+    folder = copy_of(bert_folder, tmp_path / "poolerless")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    whole, poolerless = Encoder.load(bert_folder), Encoder.load(folder)
+    np.testing.assert_array_equal(whole.encode(texts), poolerless.encode(texts))
+    assert whole.space() == poolerless.space()
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda f: (f / "modules.json").write_text("{"), "modules.json is not JSON"),
+        (lambda f: (f / "config.json").unlink(), "does not load"),
+        (lambda f: (f / "model.safetensors").unlink(), "holds no model"),
+        (lambda f: (f / "tokenizer.json").unlink(), "does not load|no fast tokenizer"),
+        (
+            lambda f: (f / "modules.json").write_text('[{"type": "x.LSTM", "path": ""}]'),
+            "module 'LSTM' is not supported",
+        ),
+        (
+            lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'),
+            "modules Transformer; expected Transformer, Pooling",
+        ),
+        (
+            lambda f: (f / "1_Pooling" / "config.json").write_text('{"pooling_mode": "median"}'),
+            "'median' is not a valid Pooling",
+        ),
+    ],
+)
+def test_broken_folder_is_named_in_one_line(break_it, message, bert_folder, tmp_path):
+    Encoder.load(bert_folder).save(tmp_path / "model")
+    break_it(tmp_path / "model")
+    with pytest.raises(ValueError, match=message) as error:
+        Encoder.load(tmp_path / "model")
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_pooling_cannot_replace_the_folders_own(bert_folder, tmp_path):
+    Encoder.load(bert_folder, pooling="cls").save(tmp_path)
+    with pytest.raises(ValueError, match="fixes its own pooling"):
+        Encoder.load(tmp_path, pooling="max")
+
+
+@pytest.mark.parametrize("name", ["no/such-model", "no/such-model@main", "./nowhere", "a/b/c", ""])
+def test_unknown_model_is_one_line_with_the_remedy(name):
+    with pytest.raises(ValueError, match="folder") as error:
+        Encoder.load(name)
+    assert "\n" not in str(error.value)
+    assert repr(name) in str(error.value)

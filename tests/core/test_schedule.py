@@ -1,0 +1,81 @@
+import threading
+import time
+
+import pytest
+
+from sbert_core.encoder.schedule import ahead, on_threads
+
+
+def test_ahead_gives_the_same_items_in_order():
+    assert list(ahead(iter(range(100)), depth=3)) == list(range(100))
+
+
+def test_ahead_makes_the_next_item_while_this_one_is_used():
+    made: list[int] = []
+
+    def items():
+        for number in range(5):
+            made.append(number)
+            yield number
+
+    source = ahead(items(), depth=1)
+    assert next(source) == 0
+    deadline = time.monotonic() + 5
+    while len(made) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert made[:2] == [0, 1]
+    source.close()
+
+
+def test_ahead_error_of_the_producer_reaches_the_consumer_after_its_items():
+    def items():
+        yield 1
+        raise KeyError("lost")
+
+    source = ahead(items())
+    assert next(source) == 1
+    with pytest.raises(KeyError, match="lost"):
+        next(source)
+
+
+def test_ahead_closed_early_ends_its_thread():
+    before = threading.active_count()
+    source = ahead(iter(range(10**9)))
+    next(source)
+    source.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 5])
+def test_on_threads_every_item_is_worked_on_once(num_threads):
+    done: list[int] = []
+    on_threads(done.append, iter(range(200)), num_threads)
+    assert sorted(done) == list(range(200))
+
+
+def test_on_threads_two_threads_work_at_the_same_time():
+    both = threading.Barrier(2, timeout=10)
+    on_threads(lambda _: both.wait(), range(4), 2)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_on_threads_first_error_is_raised_and_stops_the_rest(num_threads):
+    done: list[int] = []
+
+    def work(item: int) -> None:
+        if item == 5:
+            raise RuntimeError("item 5")
+        done.append(item)
+
+    with pytest.raises(RuntimeError, match="item 5"):
+        on_threads(work, iter(range(100_000)), num_threads)
+    assert len(done) < 100_000
+
+
+def test_on_threads_error_of_the_items_is_raised():
+    def items():
+        yield 1
+        raise ValueError("source broke")
+
+    with pytest.raises(ValueError, match="source broke"):
+        on_threads(lambda _: None, items(), 2)
