@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  "error: no C++ compiler found and hnswlib is built from source; remedy: install one (Debian: apt-get install g++, Fedora: dnf install gcc-c++, macOS: xcode-select --install) and repeat" >&2; exit 1; }
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## embed this machine's Python docstrings and show what came out
@@ -42,15 +42,15 @@ bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parq
 
 bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
+	  -c constraints.txt -e '.[demo,dev]' onnx onnxscript onnxruntime openvino
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
 	@rm -rf dist build/wheel-check
 	$(BIN)/python -m build --wheel --outdir dist .
 	$(PYTHON) -m venv build/wheel-check
-	build/wheel-check/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/wheel-check/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd build && wheel-check/bin/sbert --help
 	@rm -rf build/wheel-check
 

@@ -1,6 +1,7 @@
 """Encoder against padded Hugging Face forwards, and its promises about texts."""
 
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -179,6 +180,27 @@ def test_windows_do_not_change_vectors(bert_folder, texts, monkeypatch):
     np.testing.assert_array_equal(encoder.encode(texts), want)
     monkeypatch.setattr("sbert_core.encoder.run.WINDOW_CHARS", 100)
     np.testing.assert_array_equal(encoder.encode(texts), want)
+
+
+def test_next_window_is_tokenised_while_the_model_works(bert_folder, texts, monkeypatch):
+    monkeypatch.setattr("sbert_core.encoder.run.WINDOW_TEXTS", 20)
+    encoder = Encoder.load(bert_folder, threads=1)
+    second_window = threading.Event()
+    tokens_of, vectors_of, windows = encoder.tokens_of, encoder.vectors_of, []
+
+    def noted_tokens_of(window):
+        windows.append(len(window))
+        if windows.count(20) == 2:
+            second_window.set()
+        return tokens_of(window)
+
+    def waiting_vectors_of(*arguments):
+        assert second_window.wait(timeout=20), "the model had to wait for the tokenizer"
+        return vectors_of(*arguments)
+
+    monkeypatch.setattr(encoder, "tokens_of", noted_tokens_of)
+    monkeypatch.setattr(encoder, "vectors_of", waiting_vectors_of)
+    assert np.isfinite(encoder.encode(texts)).all()
 
 
 def test_output_that_is_not_finite_is_invalid(bert_folder):

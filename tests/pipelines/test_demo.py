@@ -14,12 +14,16 @@ from pipelines.docstrings import docstrings
 from sbert_core.encoder import Encoder
 
 SBERT = Path(sys.executable).parent / "sbert"
+OUR_NAMES = ("pipelines", "workers", "sbert_core")
 
 
 @pytest.fixture(scope="module")
 def demo_run(tmp_path_factory):
-    """`sbert demo` in an empty folder with an empty home, and what it printed."""
+    """`sbert demo` with an empty home, beside a user's own folders of our names."""
     cwd, home = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("home")
+    for package in OUR_NAMES:
+        (cwd / package).mkdir()
+        (cwd / package / "__init__.py").write_text("raise SystemExit('the wrong package')")
     done = subprocess.run(
         [str(SBERT), "demo", "--docstrings", "300"],
         cwd=cwd,
@@ -63,7 +67,7 @@ def test_demo_vectors_and_pairs_match_one_encoder_and_brute_force(demo_run, mini
 def test_demo_writes_nothing_outside_its_folder(demo_run):
     cwd, home, _ = demo_run
     assert [str(path) for path in home.rglob("*")] == []
-    assert [path.name for path in cwd.iterdir()] == ["demo-out"]
+    assert {path.name for path in cwd.iterdir()} == {"demo-out", *OUR_NAMES}
     left = {path.name for path in (cwd / "demo-out").rglob("*")}
     assert left == {"report.json", "vectors.parquet"}
 
