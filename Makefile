@@ -43,7 +43,7 @@ bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parq
 bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt -e '.[demo,dev]' onnx onnxscript onnxruntime openvino
+	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
+from sbert_core.text import invalid_reason
+
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MAX_SOURCE_BYTES = 500_000
 
@@ -49,15 +51,16 @@ def _sources(package: Path) -> Iterator[Path]:
 
 
 def _docstrings(path: Path) -> Iterator[Docstring]:
-    if path.stat().st_size > MAX_SOURCE_BYTES:
-        return
     try:
+        if path.stat().st_size > MAX_SOURCE_BYTES:
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other people's invalid escapes
             tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # templates and test data of other projects
+    except (SyntaxError, ValueError, OSError):  # templates, test data, dangling links of others
         return
     for node in ast.walk(tree):
-        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+        text = ast.get_docstring(node) if isinstance(node, Documented) else None
+        if text and invalid_reason(text) is None:
             line = getattr(node, "lineno", 1)
             yield Docstring(id=f"{path.parent.name}/{path.name}:{line}", text=text)

@@ -35,9 +35,9 @@ def ray_session(
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
-            with contextlib.chdir(home):
-                _connect(home, address, num_cpus)
             try:
+                with contextlib.chdir(home):
+                    _connect(home, address, num_cpus)
                 yield
             finally:
                 ray.shutdown()
@@ -66,32 +66,47 @@ def _ray_home(folder: Path) -> Iterator[Path]:
     one left.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left_behind in folder.glob("ray-*"):
-        with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(left_behind):
-            shutil.rmtree(left_behind, ignore_errors=True)
-    home = Path(tempfile.mkdtemp(prefix="ray-", dir=folder)).resolve()
-    try:
-        with _locked(home) as handle:
-            if len(os.fsencode(home)) <= LONGEST_RAY_HOME:
-                yield home
-            elif Path("/proc/self/fd").exists():
-                # The same folder through this process's open handle, as Linux shows it.
-                yield Path(f"/proc/{os.getpid()}/fd/{handle}")
-            else:
-                raise ValueError(
-                    f"{home} is too long for Ray's sockets ({LONGEST_RAY_HOME} bytes at most); "
-                    "work in a folder with a shorter path"
-                )
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    homes = folder.resolve() / "_ray"
+    with contextlib.ExitStack() as stack:
+        with _locked(folder):
+            homes.mkdir(exist_ok=True)
+            _remove_dead(homes)
+            home = Path(tempfile.mkdtemp(dir=homes))
+            handle = stack.enter_context(_locked(home))
+        try:
+            yield _short_name(home, handle)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+            with _locked(folder), contextlib.suppress(OSError):
+                homes.rmdir()
+
+
+def _remove_dead(homes: Path) -> None:
+    """Remove the homes whose driver is gone, and with it its lock."""
+    for home in homes.iterdir():
+        with contextlib.suppress(BlockingIOError), _locked(home, wait=False):
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _short_name(home: Path, handle: int) -> Path:
+    """A path to `home` that leaves room for the names of Ray's sockets."""
+    if len(os.fsencode(home)) <= LONGEST_RAY_HOME:
+        return home
+    if Path("/proc/self/fd").exists():
+        # The same folder through this process's open handle, as Linux shows it.
+        return Path(f"/proc/{os.getpid()}/fd/{handle}")
+    raise ValueError(
+        f"{home} is too long for Ray's sockets ({LONGEST_RAY_HOME} bytes at most); "
+        "work in a folder with a shorter path"
+    )
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """An open handle on a folder nobody else has locked."""
+def _locked(folder: Path, wait: bool = True) -> Iterator[int]:
+    """An open handle on a folder that nobody else has locked."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield handle
     finally:
         os.close(handle)

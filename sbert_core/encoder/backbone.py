@@ -50,31 +50,32 @@ class PaddedBackbone:
         states_BLD = self.model(
             input_ids=torch.from_numpy(ids_BL).to(self.model.device),
             attention_mask=torch.from_numpy(is_real_BL.astype(np.int64)).to(self.model.device),
+            return_dict=True,
         ).last_hidden_state
         for group in batch.groups:
             yield group, states_BLD[group.rows, : group.length]
 
 
-def backbone_for(model: PreTrainedModel, pad_id: int) -> Backbone:
+def backbone_for(model: PreTrainedModel, pad_id: int, max_length: int) -> Backbone:
     """The flat path if this very model computes the same states on it, else the padded one."""
     padded = PaddedBackbone(model, pad_id)
     names = FAMILIES.get(model.config.model_type)
     if names is None or getattr(model.config, "is_decoder", False):
         return padded
     flat = FlatBackbone(model, names, pad_id)
-    return flat if _agree(flat, padded, model.config.vocab_size) else padded
+    return flat if _agree(flat, padded, model.config.vocab_size, max_length) else padded
 
 
 @torch.inference_mode()
-def _agree(flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int) -> bool:
-    """Do both paths give the same states for three made-up texts?
+def _agree(flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int, max_length: int) -> bool:
+    """Do both paths give the same states for three made-up texts, one with a padding id inside?
 
     Catches a configuration the flat layers do not know (an odd position scheme, say) at the
     price of two tiny forward passes.
     """
-    lengths = (9, 5, 5)
-    ids = [np.arange(length) * 7919 % (vocab_size - 1) for length in lengths]
-    ids = [np.where(text == flat.pad_id, vocab_size - 1, text) for text in ids]
+    lengths = [min(length, max_length) for length in (9, 5, 5)]
+    ids = [(np.arange(length) + 1) * 7919 % vocab_size for length in lengths]
+    ids[0][1] = flat.pad_id
     batch = Batch.of(np.arange(len(ids)), ids)
     pairs = zip(flat.blocks(batch), padded.blocks(batch), strict=True)
     tolerance = 1e-4 if flat.model.dtype == torch.float32 else 0.1

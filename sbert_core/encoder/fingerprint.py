@@ -7,25 +7,20 @@ Gives up: library versions are not ingredients; artifacts record them beside the
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-# Facts about a file or a session, not about what the model computes.
-VOLATILE_CONFIG = {
-    "_name_or_path",
-    "architectures",
-    "auto_map",
-    "dtype",
-    "gradient_checkpointing",
-    "id2label",
-    "label2id",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-}
+# Facts about a file, a session, training or another task: no vector depends on them.
+VOLATILE_CONFIG = re.compile(
+    r"_name_or_path|architectures|auto_map|(torch_)?dtype|transformers_version|use_cache"
+    r"|gradient_checkpointing|id2label|label2id|problem_type|finetuning_task|tie_word_embeddings"
+    r"|chunk_size_feed_forward|initializer_(range|factor)|(bos|eos|sep|cls)_token_id|return_dict"
+    r"|output_\w+|\w*dropout\w*|_?attn_implementation|summary_\w+"
+)
 
 
 def digest(ingredients: dict[str, object]) -> str:
@@ -53,4 +48,4 @@ def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
 def architecture(config: PretrainedConfig) -> dict[str, object]:
     """What the configuration says beyond its class's defaults, which a saved copy repeats."""
     said = {**config.to_diff_dict(), "model_type": config.model_type}
-    return {key: value for key, value in said.items() if key not in VOLATILE_CONFIG}
+    return {key: value for key, value in said.items() if not VOLATILE_CONFIG.fullmatch(key)}

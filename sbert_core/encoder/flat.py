@@ -167,7 +167,7 @@ class FlatBackbone:
         self.model = model
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
-        self.first_position = first_position(model)
+        self.padding_idx = padding_idx(model)
         self._scratch = Scratch()
         self.layers = [
             Layer(**{part.name: _part(layer, getattr(names, part.name)) for part in fields(Layer)})
@@ -199,12 +199,12 @@ class FlatBackbone:
         )
 
     def _embedded(self, batch: Batch) -> Tensor:
-        positions_T = np.concatenate([np.arange(length) for length in batch.lengths])
+        positions_T = _positions(batch, self.padding_idx)
         device = self.model.device
         embeddings: Any = self.model.embeddings
         x_TD = embeddings(
             input_ids=torch.from_numpy(batch.ids_T)[None].to(device),
-            position_ids=torch.from_numpy(positions_T + self.first_position)[None].to(device),
+            position_ids=torch.from_numpy(positions_T)[None].to(device),
         )[0]
         if isinstance(project := getattr(self.model, "embeddings_project", None), nn.Linear):
             return project(x_TD)  # ELECTRA small: embeddings narrower than states
@@ -224,10 +224,23 @@ class FlatBackbone:
         return [bias_HR[:, index_LL[: g.length, : g.length]][None] for g in groups]
 
 
-def first_position(model: PreTrainedModel) -> int:
-    """RoBERTa, XLM-R and MPNet number positions from padding_idx + 1, BERT from 0."""
-    embeddings = getattr(model, "embeddings", None)
-    return getattr(embeddings, "padding_idx", -1) + 1
+def padding_idx(model: PreTrainedModel) -> int | None:
+    """The padding id of models that number positions from it on (RoBERTa, XLM-R, MPNet)."""
+    return getattr(getattr(model, "embeddings", None), "padding_idx", None)
+
+
+def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
+    """Position of each token in its text: from 0 on, or as RoBERTa counts.
+
+    RoBERTa starts after padding_idx and gives a padding token inside a text that very position.
+    """
+    first_T = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
+    if padding_idx is None:
+        return np.arange(batch.num_tokens) - first_T
+    is_word_T = batch.ids_T != padding_idx
+    num_words_T = np.cumsum(is_word_T)
+    num_before_T = (num_words_T - is_word_T)[first_T]
+    return (num_words_T - num_before_T) * is_word_T + padding_idx
 
 
 def _part(layer: nn.Module, name: str) -> Any:  # noqa: ANN401

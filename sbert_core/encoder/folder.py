@@ -15,13 +15,18 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 from transformers.utils import logging as hf_logging
 
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pooling import Pooling
 
+# Older sentence-transformers named the file after the family.
+SETTINGS_NAMES = [
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+]
 LEGACY_POOLING = {
     "pooling_mode_cls_token": Pooling.CLS,
     "pooling_mode_max_tokens": Pooling.MAX,
@@ -43,6 +48,7 @@ class Layout:
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     truncate_dim: int | None = None
+    similarity: str = "cosine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     listing = _json(folder / "modules.json")
     modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
     known = {"Transformer", "Pooling", *HEAD_READERS}
-    for kind, _ in modules:
+    for kind, path in modules:
+        if ".." in path.parts or not path.is_relative_to(folder):
+            raise ValueError(f"{folder}: module path {path} leaves the folder; not opened")
         if kind not in known:
             raise ValueError(
                 f"{folder}: module {kind!r} is not supported; supported: {', '.join(sorted(known))}"
@@ -85,7 +93,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _read_layout(folder: Path, transformer: Path, pool: Path) -> Layout:
-    settings = _json(transformer / "sentence_bert_config.json")
+    written = [transformer / name for name in SETTINGS_NAMES if (transformer / name).is_file()]
+    settings = _json(written[0]) if written else {}
     shared = _json(folder / "config_sentence_transformers.json")
     pooling = _json(pool / "config.json")
     return Layout(
@@ -96,6 +105,7 @@ def _read_layout(folder: Path, transformer: Path, pool: Path) -> Layout:
         prompts=shared.get("prompts", {}),
         default_prompt_name=shared.get("default_prompt_name"),
         truncate_dim=shared.get("truncate_dim"),
+        similarity=shared.get("similarity_fn_name") or "cosine",
     )
 
 
@@ -117,9 +127,7 @@ def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        if getattr(config, "is_encoder_decoder", False):
-            raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
+        config = _read_config(folder)
         model, loading = AutoModel.from_pretrained(
             folder,
             config=config,
@@ -132,8 +140,8 @@ def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True
         )
-    except (ValueError, OSError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except (ValueError, OSError, KeyError, ImportError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"{folder} does not load: {reason}") from error
     finally:
         hf_logging.set_verbosity(quiet)
@@ -147,6 +155,18 @@ def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
     if not tokenizer.is_fast:
         raise ValueError(f"{folder} has no fast tokenizer; add its tokenizer.json")
     return model.eval(), tokenizer
+
+
+def _read_config(folder: Path) -> PretrainedConfig:
+    """The configuration, without what would fetch code or need other number formats."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
+    if getattr(config, "quantization_config", None) is not None:
+        raise ValueError("the weights are quantised; use the float32 or float16 original")
+    # A folder may name an attention kernel that transformers would download and run.
+    config._attn_implementation = None
+    return config
 
 
 def _require_safetensors(folder: Path) -> None:
@@ -167,10 +187,17 @@ def _read_dense(folder: Path) -> Dense:
         "sentence_embedding"
     ):
         raise ValueError(f"{folder}: a Dense module with residual or token input is not supported")
-    linear = nn.Linear(config["in_features"], config["out_features"], bias=config["bias"])
-    dense = Dense(linear, config["activation_function"])
-    weights = load_file(folder / "model.safetensors")
-    dense.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    try:
+        linear = nn.Linear(
+            config["in_features"], config["out_features"], bias=config.get("bias", True)
+        )
+        dense = Dense(linear, activation)
+        weights = load_file(folder / "model.safetensors")
+        dense.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{folder} does not load: {reason}") from error
     return dense.eval()
 
 
@@ -193,7 +220,7 @@ def write_parts(parts: Parts, folder: Path, max_length: int, truncate_dim: int |
         "__version__": {"transformers": transformers.__version__, "pytorch": torch.__version__},
         "prompts": layout.prompts,
         "default_prompt_name": layout.default_prompt_name,
-        "similarity_fn_name": "cosine",
+        "similarity_fn_name": layout.similarity,
     }
     if truncate_dim is not None:
         shared["truncate_dim"] = truncate_dim
@@ -217,8 +244,13 @@ def write_parts(parts: Parts, folder: Path, max_length: int, truncate_dim: int |
 
 def _write_pooling(parts: Parts, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    modes = {key: mode in parts.layout.pooling for key, mode in LEGACY_POOLING.items()}
-    config = {"word_embedding_dimension": parts.model.config.hidden_size, **modes}
+    modes = parts.layout.pooling
+    old_order = tuple(mode for mode in LEGACY_POOLING.values() if mode in modes)
+    config: dict[str, object] = {"word_embedding_dimension": parts.model.config.hidden_size}
+    if modes == old_order:
+        config |= {key: mode in modes for key, mode in LEGACY_POOLING.items()}
+    else:  # booleans cannot say another order
+        config["pooling_mode"] = list(modes)
     _write_json(folder / "config.json", {**config, "include_prompt": parts.layout.include_prompt})
 
 

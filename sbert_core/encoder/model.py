@@ -9,8 +9,7 @@ vector do not depend on the number of threads.
 """
 
 import logging
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
 from sbert_core.encoder.fingerprint import architecture, digest, weights_digest
-from sbert_core.encoder.flat import first_position
+from sbert_core.encoder.flat import padding_idx
 from sbert_core.encoder.folder import Parts, read_parts, write_parts
 from sbert_core.encoder.head import Dense, sentence_vectors
 from sbert_core.encoder.hub import local_folder
@@ -31,6 +30,7 @@ from sbert_core.encoder.pooling import Pooling, pool
 from sbert_core.encoder.probe import best_budget, is_batch_invariant
 from sbert_core.encoder.run import Progress, encoded_texts
 from sbert_core.encoder.tokens import TextTokenizer, Tokens
+from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,9 @@ AUTO = "auto"
 # Best of 256-2048 for MiniLM on a CPU, where the activations of a batch should stay in cache.
 DEFAULT_BUDGET = {"cpu": 512, "cuda": 16_384}
 TRIED_BUDGETS = {"cpu": (256, 512, 1024, 2048), "cuda": (4096, 8192, 16_384, 32_768, 65_536)}
-# Where neither folder nor positions limit the length (relative positions).
-LONGEST_DEFAULT = 512
+# Tokenizers without a limit name an astronomic one; then texts are cut at the usual length.
+NO_LIMIT = 1_000_000
+DEFAULT_LENGTH = 512
 MAX_UNKNOWN_SHARE = 0.05
 
 
@@ -73,20 +74,26 @@ class Encoder:
             raise ValueError(f"precision {self.precision} needs a GPU; use float32 on a CPU")
         self._parts = parts
         self._model = parts.model.eval()
+        self._head = parts.head
+        self._exact_weights = None if self._is_exact else self._weights()
         self._model.to(device=self.device, dtype=getattr(torch, self.precision))
-        self._head = parts.head.to(self.device)
+        self._head.to(self.device)
         self._tokenizer = TextTokenizer(
-            parts.tokenizer, self._checked_length(max_length), parts.layout.lower_case
+            parts.tokenizer,
+            max_length=self._checked_length(max_length),
+            vocab_size=self._model.get_input_embeddings().num_embeddings,
+            lower_case=parts.layout.lower_case,
         )
-        self._backbone = backbone_for(self._model, self._tokenizer.pad_id)
+        self._backbone = backbone_for(self._model, self._tokenizer.pad_id, self.max_length)
         self.full_dim = self._full_dim()
-        self.truncate_dim = self._checked_dim(truncate_dim or parts.layout.truncate_dim)
-        self.token_budget = DEFAULT_BUDGET[self.device.type]
+        self.truncate_dim = self._checked_dim(truncate_dim, parts.layout.truncate_dim)
         self._tunes_budget = token_budget == AUTO
-        if isinstance(token_budget, int):
-            self.token_budget = token_budget
-        on_cpu = self.device.type == "cpu"
-        self.threads = threads or (torch.get_num_threads() if on_cpu else 1)
+        self.token_budget = DEFAULT_BUDGET[self.device.type]
+        if token_budget is not None and not self._tunes_budget:
+            self.token_budget = _positive("token_budget", token_budget)
+        self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        if threads is not None:
+            self.threads = _positive("threads", threads)
 
     @classmethod
     def load(
@@ -120,6 +127,8 @@ class Encoder:
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers and `Encoder.load` open."""
+        if not self._is_exact:
+            raise ValueError(f"saving from {self.precision} would lose digits; load as float32")
         write_parts(self._parts, Path(folder), self.max_length, self.truncate_dim)
 
     @property
@@ -144,7 +153,7 @@ class Encoder:
 
     def encode(
         self,
-        texts: Sequence[object],
+        texts: Iterable[object],
         *,
         normalize: bool = True,
         prompt: str | None = None,
@@ -160,7 +169,7 @@ class Encoder:
 
     def encode_report(
         self,
-        texts: Sequence[object],
+        texts: Iterable[object],
         *,
         normalize: bool = True,
         prompt: str | None = None,
@@ -171,10 +180,14 @@ class Encoder:
 
         progress: called after each batch with its number of texts and tokens.
         """
+        if isinstance(texts, str):
+            raise ValueError("texts is a single string; give a list of texts")
+        texts = list(texts)
         prefix = self._prompt(prompt, prompt_name)
-        if self._tunes_budget and len(texts):
-            self.token_budget = best_budget(self, texts, TRIED_BUDGETS[self.device.type])
-            self._tunes_budget = False
+        if self._tunes_budget:
+            fastest = best_budget(self, texts, TRIED_BUDGETS[self.device.type])
+            self.token_budget = fastest or self.token_budget
+            self._tunes_budget = fastest is None
         encoded = encoded_texts(
             self,
             texts,
@@ -196,7 +209,10 @@ class Encoder:
         """Do a vector's bits depend on its text alone? Found out by trying (0.2 s for MiniLM)."""
         return is_batch_invariant(self, self._model.config.vocab_size, self.max_length)
 
-    @cached_property
+    @property
+    def _is_exact(self) -> bool:
+        return self.precision is Precision.FLOAT32
+
     def _weights(self) -> str:
         head = ((f"head.{name}", weight) for name, weight in self._head.state_dict().items())
         return weights_digest([*self._model.state_dict().items(), *head])
@@ -206,7 +222,7 @@ class Encoder:
         layout = self._parts.layout
         return digest(
             {
-                "weights": self._weights,
+                "weights": self._exact_weights or self._weights(),
                 "architecture": architecture(self._model.config),
                 "tokenizer": self._tokenizer.identity,
                 "pooling": list(layout.pooling),
@@ -220,18 +236,23 @@ class Encoder:
     def recipe(
         self,
         *,
-        prompt: str = "",
+        prompt: str | None = None,
+        prompt_name: str | None = None,
         long: str = "truncate",
         dtype: str = "float32",
         scale: float | None = None,
         normalize: bool = True,
     ) -> str:
-        """Name of the way vectors are made: those with the same one may be reused."""
+        """Name of the way vectors are made: those with the same one may be reused.
+
+        The prompt is found as `encode` finds it.
+        """
         return digest(
             {
                 "space": self.space(normalize),
-                "prompt": prompt,
+                "prompt": self._prompt(prompt, prompt_name),
                 "max_length": self.max_length,
+                "truncation_side": self._tokenizer.truncation_side,
                 "long": long,
                 "precision": self.precision,
                 "dtype": dtype,
@@ -260,6 +281,8 @@ class Encoder:
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         layout = self._parts.layout
         if prompt is not None:
+            if prompt and (reason := invalid_reason(prompt)) not in (None, "blank"):
+                raise ValueError(f"prompt {prompt!r} cannot be used: {reason}")
             return prompt
         name = prompt_name or layout.default_prompt_name
         if name is None:
@@ -281,23 +304,34 @@ class Encoder:
 
     def _checked_length(self, wanted: int | None) -> int:
         """`wanted`, or the folder's own length, within the positions the model has."""
-        config, tokenizer = self._model.config, self._parts.tokenizer
-        positions = getattr(config, "max_position_embeddings", None) or math.inf
-        positions -= first_position(self._model)
-        if wanted is not None and wanted > positions:
-            raise ValueError(
-                f"max_length {wanted} exceeds the model's {positions} positions; "
-                "use at most that, or a model made for longer texts"
-            )
-        own = self._parts.layout.max_length or tokenizer.model_max_length
-        return int(wanted or min(own, positions, LONGEST_DEFAULT))
+        positions = getattr(self._model.config, "max_position_embeddings", None) or -1
+        first = padding_idx(self._model)
+        limit = positions - (0 if first is None else first + 1) if positions > 0 else NO_LIMIT
+        if wanted is not None:
+            if _positive("max_length", wanted) > limit:
+                raise ValueError(
+                    f"max_length {wanted} exceeds the model's {limit} positions; "
+                    "use at most that, or a model made for longer texts"
+                )
+            return wanted
+        own = self._parts.layout.max_length or self._parts.tokenizer.model_max_length
+        length = min(own, limit)
+        return length if length < NO_LIMIT else DEFAULT_LENGTH
 
     def _full_dim(self) -> int:
         widths = [m.linear.out_features for m in self._head if isinstance(m, Dense)]
         states = self._model.config.hidden_size * len(self._parts.layout.pooling)
         return widths[-1] if widths else states
 
-    def _checked_dim(self, wanted: int | None) -> int | None:
-        if wanted is not None and not 1 <= wanted <= self.full_dim:
-            raise ValueError(f"truncate_dim {wanted} is not within 1..{self.full_dim}")
-        return None if wanted == self.full_dim else wanted
+    def _checked_dim(self, wanted: int | None, own: int | None) -> int | None:
+        dim = own if wanted is None else wanted
+        if dim is not None and not 1 <= dim <= self.full_dim:
+            raise ValueError(f"truncate_dim {dim} is not within 1..{self.full_dim}")
+        return None if dim == self.full_dim else dim
+
+
+def _positive(name: str, value: object) -> int:
+    """The value as a whole number from 1 up."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}; give a whole number from 1 up")
+    return int(value)

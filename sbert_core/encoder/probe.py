@@ -14,6 +14,7 @@ from sbert_core.encoder.run import BatchEncoder, encoded_texts, torch_threads_re
 
 PROBED_LENGTHS = (3, 4, 7, 12, 20, 33, 65, 100, 12, 20, 33, 65, 256)
 NUM_ROUNDS = 2
+CHARS_PER_TOKEN = 4
 
 
 def is_batch_invariant(encoder: BatchEncoder, vocab_size: int, max_length: int) -> bool:
@@ -36,28 +37,34 @@ def is_batch_invariant(encoder: BatchEncoder, vocab_size: int, max_length: int) 
         return all(np.array_equal(together[list(few)], vectors(few)) for few in companies)
 
 
-def best_budget(encoder: BatchEncoder, texts: Sequence[object], candidates: Sequence[int]) -> int:
-    """The candidate that encodes the first texts fastest; ties go to the smaller."""
-    sample = _first_texts(encoder, texts, 2 * max(candidates) * encoder.threads)
+def best_budget(
+    encoder: BatchEncoder, texts: Sequence[object], candidates: Sequence[int]
+) -> int | None:
+    """The candidate that encodes the first texts fastest; None if there are too few to tell."""
+    sample = _first_texts(texts, num_tokens=2 * max(candidates) * encoder.threads)
+    if sample is None:
+        return None
     seconds = dict.fromkeys(candidates, float("inf"))
     before = encoder.token_budget
-    for _ in range(NUM_ROUNDS):
-        for candidate in candidates:
-            encoder.token_budget = candidate
-            start = time.perf_counter()
-            encoded_texts(encoder, sample)
-            seconds[candidate] = min(seconds[candidate], time.perf_counter() - start)
-    encoder.token_budget = before
+    try:
+        for _ in range(NUM_ROUNDS):
+            for candidate in candidates:
+                encoder.token_budget = candidate
+                start = time.perf_counter()
+                encoded_texts(encoder, sample)
+                seconds[candidate] = min(seconds[candidate], time.perf_counter() - start)
+    finally:
+        encoder.token_budget = before
     return min(candidates, key=lambda candidate: (seconds[candidate], candidate))
 
 
-def _first_texts(encoder: BatchEncoder, texts: Sequence[object], num_tokens: int) -> list[str]:
-    """Distinct texts from the front that hold about so many tokens."""
+def _first_texts(texts: Sequence[object], num_tokens: int) -> list[str] | None:
+    """Distinct texts from the front that hold about so many tokens; None if all hold fewer."""
     chosen: dict[str, None] = {}
     for text in texts:
-        if num_tokens <= 0:
-            break
         if isinstance(text, str) and text not in chosen:
             chosen[text] = None
-            num_tokens -= len(text) // 4
-    return list(chosen)
+            num_tokens -= max(1, len(text) // CHARS_PER_TOKEN)
+            if num_tokens <= 0:
+                return list(chosen)
+    return None

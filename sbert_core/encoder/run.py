@@ -8,8 +8,8 @@ inside it leaves little to gain, and small enough that a corpus of any size fits
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -64,7 +64,8 @@ def encoded_texts(
         ],
         dtype=np.int64,
     )
-    one_pass = _Pass(encoder, [str(text) for text in numbers], prompt, num_skipped, normalize)
+    distinct = [str.__str__(text) for text in numbers]  # an Enum of strings has a str of its own
+    one_pass = _Pass(encoder, distinct, prompt, num_skipped, normalize)
     one_pass.run(progress)
     if one_pass.reasons:
         rows = np.flatnonzero(np.isin(number, list(one_pass.reasons))).tolist()
@@ -114,8 +115,8 @@ class _Pass:
 
     def run(self, progress: Progress | None) -> None:
         self.progress = progress
-        with torch_threads_restored():
-            on_threads(self._encode, self._batches(), self.encoder.threads)
+        with torch_threads_restored(), closing(self._batches()) as batches:
+            on_threads(self._encode, batches, self.encoder.threads)
 
     def _windows(self) -> Iterator[tuple[int, list[Tokens]]]:
         """Tokens of the next texts, with the number of the first."""
@@ -128,13 +129,13 @@ class _Pass:
                 yield first, self.encoder.tokens_of(window)
                 first, num_chars = number, 0
 
-    def _batches(self) -> Iterator[Batch]:
-        nothing = self.encoder.tokens_of([self.prompt])[0].ids
+    def _batches(self) -> Generator[Batch, None, None]:
+        nothing = self.encoder.tokens_of([self.prompt])[0]
         for first, window in ahead(self._windows()):
             rows = []
             for row, tokens in enumerate(window, start=first):
-                if np.array_equal(tokens.ids, nothing):
-                    self.reasons[row] = "no tokens: the tokenizer drops every character"
+                if (reason := self._reason(row, tokens, nothing)) is not None:
+                    self.reasons[row] = reason
                     continue
                 rows.append(row)
                 self.num_tokens[row] = len(tokens.ids)
@@ -144,6 +145,14 @@ class _Pass:
             for chosen in self.encoder.batches_of(lengths):
                 batch_rows = np.array(rows)[chosen]
                 yield Batch.of(batch_rows, [window[row - first].ids for row in batch_rows])
+
+    def _reason(self, row: int, tokens: Tokens, nothing: Tokens) -> str | None:
+        """Why these tokens cannot be encoded, if so; `nothing` are those of the prompt alone."""
+        if tokens.reason is not None or not np.array_equal(tokens.ids, nothing.ids):
+            return tokens.reason
+        alone, empty = self.encoder.tokens_of([self.texts[row], ""])
+        has_tokens = len(alone.ids) > len(empty.ids)  # the prompt and a text may merge into one
+        return None if has_tokens else "no tokens: the tokenizer drops every character"
 
     def _encode(self, batch: Batch) -> None:
         vectors = self._vectors_or_none(batch)

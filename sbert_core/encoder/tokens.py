@@ -18,15 +18,21 @@ class Tokens:
     """Token ids of one text."""
 
     ids: np.ndarray
-    num_lost: int
-    num_unknown: int
+    num_lost: int = 0
+    num_unknown: int = 0
+    reason: str | None = None  # why there are none
 
 
 class TextTokenizer:
     """A fast tokenizer of its own, so that nobody else's padding or truncation changes ours."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, max_length: int, lower_case: bool = False
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_length: int,
+        vocab_size: int,
+        lower_case: bool = False,
     ) -> None:
         self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         if lower_case:
@@ -41,17 +47,27 @@ class TextTokenizer:
                 f"{self.num_special} special tokens; use at least {self.num_special + 1}"
             )
         self.max_length = max_length
-        self._fast.enable_truncation(max_length)
+        self.truncation_side = tokenizer.truncation_side
+        self._fast.enable_truncation(max_length, direction=self.truncation_side)
+        self.vocab_size = vocab_size
         self.unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self.pad_id = tokenizer.pad_token_id or 0
 
     def __call__(self, texts: list[str]) -> list[Tokens]:
         """Tokens of each text, in order. Runs in Rust on all cores and releases the GIL."""
-        return [self._tokens(encoding) for encoding in self._fast.encode_batch_fast(texts)]
+        try:
+            return [self._tokens(encoding) for encoding in self._fast.encode_batch_fast(texts)]
+        except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more precise
+            if len(texts) == 1:
+                return [Tokens(np.empty(0, np.int64), reason=f"the tokenizer failed: {error}")]
+            return [tokens for text in texts for tokens in self([text])]
 
     def _tokens(self, encoding: Encoding) -> Tokens:
         ids = np.array(encoding.ids, dtype=np.int64)
+        if ids.max(initial=0) >= self.vocab_size:
+            reason = f"token id {ids.max()} is beyond the model's vocabulary of {self.vocab_size}"
+            return Tokens(np.empty(0, np.int64), reason=reason)
         return Tokens(
             ids=ids,
             num_lost=sum(len(rest.ids) - self.num_special for rest in encoding.overflowing),

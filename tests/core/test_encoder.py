@@ -1,15 +1,21 @@
 """Encoder against padded Hugging Face forwards, and its promises about texts."""
 
+import json
 import logging
 import threading
+from enum import Enum
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
-from conftest import FLAT_FAMILIES, PADDED_FAMILIES, tiny_model, tiny_tokenizer
+from conftest import FLAT_FAMILIES, PADDED_FAMILIES, SIZES, tiny_model, tiny_tokenizer
 from test_pooling import REFERENCES
+from tokenizers import Tokenizer
+from transformers import BertConfig, BertModel
 
-from sbert_core.encoder import Encoder, Pooling, TextStatus
+from sbert_core.encoder import Encoded, Encoder, Pooling, TextStatus
+from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import BatchPath
 
 
@@ -46,8 +52,7 @@ def test_other_families_fall_back_to_padding(family, plain_encoder_folder):
     assert encoder.path is BatchPath.PADDED
 
 
-def test_model_that_differs_from_its_family_falls_back_to_padding(tmp_path, texts):
-    """A BERT whose scores are masked causally computes something else: found out by trying."""
+def test_decoder_falls_back_to_padding(tmp_path, texts):
     model = tiny_model("bert")
     model.config.is_decoder = True
     model.save_pretrained(tmp_path)
@@ -55,6 +60,32 @@ def test_model_that_differs_from_its_family_falls_back_to_padding(tmp_path, text
     encoder = Encoder.load(tmp_path)
     assert encoder.path is BatchPath.PADDED
     assert np.isfinite(encoder.encode(texts)).all()
+
+
+def test_model_that_computes_otherwise_than_its_family_is_found_out_by_trying():
+    model = tiny_model("bert")
+    assert backbone_for(model, pad_id=1, max_length=64).path is BatchPath.FLAT
+    model.encoder.layer[1].attention.self.scaling *= 0.9
+    assert backbone_for(model, pad_id=1, max_length=64).path is BatchPath.PADDED
+
+
+@pytest.mark.parametrize("family", [*FLAT_FAMILIES, *PADDED_FAMILIES])
+def test_padding_token_written_in_a_text_counts_as_the_model_counts_it(
+    family, plain_encoder_folder
+):
+    texts = ["the hot <pad> word of all", "<pad> of", "all of the other words were there"]
+    encoder = Encoder.load(plain_encoder_folder(family))
+    want = padded_reference(tiny_model(family), texts, Pooling.MEAN)
+    np.testing.assert_allclose(encoder.encode(texts, normalize=False), want, atol=1e-5)
+
+
+def test_model_with_few_positions_and_tuples_for_output_loads(tmp_path):
+    model = BertModel(BertConfig(**SIZES | {"max_position_embeddings": 8, "return_dict": False}))
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    encoder = Encoder.load(tmp_path)
+    assert (encoder.max_length, encoder.path) == (8, BatchPath.FLAT)
+    assert np.isfinite(encoder.encode(["the " * 30, "a"])).all()
 
 
 @pytest.mark.parametrize("family", FLAT_FAMILIES)
@@ -121,6 +152,23 @@ def test_no_texts_give_no_vectors(bert_folder):
     assert Encoder.load(bert_folder).encode([]).shape == (0, 32)
 
 
+def test_any_iterable_of_texts_will_do_but_a_bare_string(bert_folder):
+    class Colour(str, Enum):  # noqa: UP042 - whose str() is not its text
+        RED = "the hot word"
+
+    encoder = Encoder.load(bert_folder)
+    want = encoder.encode(["the hot word", "of all"])
+    for texts in (
+        (text for text in ["the hot word", "of all"]),
+        np.array(["the hot word", "of all"]),
+        pa.chunked_array([["the hot word", "of all"]]).to_numpy(),
+        [Colour.RED, "of all"],
+    ):
+        np.testing.assert_array_equal(encoder.encode(texts), want)
+    with pytest.raises(ValueError, match="single string; give a list"):
+        encoder.encode("the hot word")
+
+
 ODD_TEXTS = {
     None: "null",
     3: "not a string but int",
@@ -165,6 +213,33 @@ def test_each_distinct_text_passes_the_model_once(bert_folder):
     texts = ["the hot word"] * 500 + ["of all"] * 300 + ["the hot word"]
     encoder.encode_report(texts, progress=lambda num_texts, num_tokens: seen.append(num_texts))
     assert sum(seen) == 2
+
+
+def test_prompt_that_merges_with_a_text_does_not_hide_it(bert_folder):
+    report = Encoder.load(bert_folder).encode_report(["녕", "hot", "\x00"], prompt="안")
+    assert report.reasons == {2: "no tokens: the tokenizer drops every character"}
+
+
+def test_prompt_that_is_no_text_is_refused(bert_folder):
+    with pytest.raises(ValueError, match="cannot be used: lone surrogate at character 1"):
+        Encoder.load(bert_folder).encode(["hot"], prompt="a\ud800")
+
+
+def test_texts_the_tokenizer_or_the_vocabulary_cannot_take_cost_their_own_row(
+    bert_folder, tmp_path
+):
+    encoder = Encoder.load(bert_folder)
+    tokenizer = json.loads((bert_folder / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    del vocabulary["<unk>"]
+    tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["content"] != "<unk>"]
+    vocabulary["hot"] = 777
+    encoder._tokenizer._fast = Tokenizer.from_str(json.dumps(tokenizer))
+    report = encoder.encode_report(["the word", "안녕", "hot", "of all"])
+    assert list(report.reasons) == [1, 2]
+    assert report.reasons[1].startswith("the tokenizer failed")
+    assert report.reasons[2] == "token id 777 is beyond the model's vocabulary of 160"
+    assert np.isfinite(report.vectors[[0, 3]]).all()
 
 
 def test_million_characters_take_one_truncated_row(bert_folder):
@@ -261,8 +336,18 @@ def test_automatic_budget_is_one_of_those_tried_and_changes_no_bit(bert_folder, 
     assert encoder.token_budget in (256, 512, 1024, 2048)
 
 
+NOTHING = Encoded(
+    vectors=np.empty((0, 32)),
+    num_tokens=np.empty(0),
+    num_lost_tokens=np.empty(0),
+    reasons={},
+    distinct_lengths=np.empty(0),
+    num_unknown_tokens=0,
+)
+
+
 def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
-    encoder = Encoder.load(bert_folder, token_budget="auto")
+    encoder = Encoder.load(bert_folder, token_budget="auto", threads=1)
     clock = {256: 4.0, 512: 3.0, 1024: 1.0, 2048: 2.0}
     now = [0.0]
 
@@ -271,8 +356,12 @@ def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
 
     monkeypatch.setattr("sbert_core.encoder.probe.encoded_texts", encoded_texts)
     monkeypatch.setattr("sbert_core.encoder.probe.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("sbert_core.encoder.model.encoded_texts", lambda *_, **__: NOTHING)
     encoder.encode(texts)
+    assert encoder.token_budget == 512, "too few texts to tell"
+    encoder.encode([f"{text} {number}" for number in range(20) for text in texts])
     assert encoder.token_budget == 1024
+    assert now[0] == 2 * sum(clock.values())
 
 
 @pytest.mark.parametrize(
@@ -280,6 +369,13 @@ def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
     [
         ({"max_length": 67}, "max_length 67 exceeds the model's 66 positions"),
         ({"max_length": 2}, "max_length 2 leaves no room"),
+        ({"max_length": 0}, "max_length is 0; give a whole number from 1 up"),
+        ({"threads": 0}, "threads is 0"),
+        ({"threads": -1}, "threads is -1"),
+        ({"token_budget": 0}, "token_budget is 0"),
+        ({"token_budget": "512"}, "token_budget is '512'"),
+        ({"token_budget": True}, "token_budget is True"),
+        ({"truncate_dim": 0}, r"truncate_dim 0 is not within 1\.\.32"),
         ({"truncate_dim": 33}, r"truncate_dim 33 is not within 1\.\.32"),
         ({"pooling": "median"}, "'median' is not a valid Pooling"),
         ({"precision": "int4"}, "'int4' is not a valid Precision"),

@@ -49,6 +49,34 @@ def test_one_changed_weight_changes_the_space(bert_folder, encoder):
     assert other.space() != encoder.space()
 
 
+def test_space_follows_weights_that_are_trained_on(bert_folder):
+    encoder = Encoder.load(bert_folder)
+    before = encoder.space()
+    with torch.no_grad():
+        encoder._model.encoder.layer[0].output.dense.bias[0] += 1
+    assert encoder.space() != before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_dropout_prob", 0.7),
+        ("output_hidden_states", True),
+        ("use_cache", False),
+        ("finetuning_task", "mnli"),
+        ("initializer_range", 0.5),
+        ("attn_implementation", "eager"),
+    ],
+)
+def test_settings_no_vector_depends_on_are_no_ingredients(
+    key, value, bert_folder, encoder, tmp_path
+):
+    shutil.copytree(bert_folder, tmp_path / "copy")
+    config = json.loads((tmp_path / "copy" / "config.json").read_text())
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(config | {key: value}))
+    assert Encoder.load(tmp_path / "copy").space() == encoder.space()
+
+
 def test_changed_architecture_changes_the_space(bert_folder, encoder, tmp_path):
     shutil.copytree(bert_folder, tmp_path / "heads")
     config = json.loads((tmp_path / "heads" / "config.json").read_text())
@@ -116,6 +144,14 @@ def test_every_ingredient_of_the_recipe_changes_it_and_not_the_space(bert_folder
     ]
     assert len(set(recipes)) == len(recipes)
     assert shorter.space() == encoder.space()
+
+
+def test_default_prompt_is_part_of_the_recipe(bert_folder, encoder):
+    parts = encoder._parts
+    layout = replace(parts.layout, prompts={"doc": "of "}, default_prompt_name="doc")
+    prompted = Encoder(replace(parts, layout=layout))
+    assert prompted.recipe() == encoder.recipe(prompt="of ") != encoder.recipe()
+    assert prompted.recipe(prompt="") == encoder.recipe()
 
 
 def test_prompt_policy_changes_the_space(bert_folder, encoder):

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from conftest import SIZES, tiny_tokenizer
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
@@ -14,6 +15,7 @@ from sentence_transformers.sentence_transformer.modules import (
     Transformer,
 )
 from sentence_transformers.sentence_transformer.modules import Pooling as TheirPooling
+from transformers import BertConfig, BertModel
 
 from sbert_core.encoder import Encoder, Pooling
 
@@ -70,14 +72,16 @@ def test_interop_other_families(family, plain_encoder_folder, texts, tmp_path):
     assert_equal_vectors(ours, SentenceTransformer(str(tmp_path / "ours"), device="cpu"), texts)
 
 
-def test_interop_several_poolings_side_by_side(bert_folder, texts, tmp_path):
-    theirs = their_model(bert_folder, ("cls", "mean"))
+@pytest.mark.parametrize("modes", [("cls", "mean"), ("mean", "cls")])
+def test_interop_several_poolings_side_by_side(modes, bert_folder, texts, tmp_path):
+    theirs = their_model(bert_folder, modes)
     theirs.save(str(tmp_path / "theirs"))
     ours = Encoder.load(tmp_path / "theirs")
     assert ours.dim == 64
     assert_equal_vectors(ours, theirs, texts)
     ours.save(tmp_path / "ours")
     assert_equal_vectors(ours, SentenceTransformer(str(tmp_path / "ours"), device="cpu"), texts)
+    assert Encoder.load(tmp_path / "ours").space() == ours.space()
 
 
 @pytest.mark.parametrize("include_prompt", [True, False])
@@ -111,12 +115,67 @@ def test_default_prompt_is_used_and_an_unknown_one_refused(bert_folder, tmp_path
 
 
 def test_lower_casing_of_the_folder_is_followed(bert_folder, texts, tmp_path):
-    transformer = Transformer(str(bert_folder), do_lower_case=True)
-    pooling = TheirPooling(transformer.get_embedding_dimension())
-    theirs = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    theirs.save(str(tmp_path))
+    Encoder.load(bert_folder).save(tmp_path)
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    settings = tmp_path / "sentence_bert_config.json"
     shouted = [text.upper() for text in texts]
-    assert_equal_vectors(Encoder.load(tmp_path), theirs, shouted)
+    vectors = {}
+    for lower_case in (False, True):
+        settings.write_text(json.dumps({"max_seq_length": 64, "do_lower_case": lower_case}))
+        theirs = SentenceTransformer(str(tmp_path), device="cpu")
+        ours = Encoder.load(tmp_path)
+        assert_equal_vectors(ours, theirs, shouted)
+        vectors[lower_case] = ours.encode(shouted)
+    assert np.abs(vectors[True] - vectors[False]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["sentence_roberta_config.json", "sentence_xlnet_config.json"])
+def test_older_names_of_the_settings_are_read(name, bert_folder, texts, tmp_path):
+    Encoder.load(bert_folder).save(tmp_path)
+    (tmp_path / "sentence_bert_config.json").unlink()
+    (tmp_path / name).write_text(json.dumps({"max_seq_length": 10, "do_lower_case": False}))
+    ours = Encoder.load(tmp_path)
+    assert ours.max_length == 10
+    assert_equal_vectors(ours, SentenceTransformer(str(tmp_path), device="cpu"), texts)
+
+
+def test_truncation_of_the_beginning_is_followed_and_part_of_the_recipe(
+    bert_folder, texts, tmp_path
+):
+    Encoder.load(bert_folder, max_length=10).save(tmp_path)
+    right = Encoder.load(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings["truncation_side"] = "left"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    left = Encoder.load(tmp_path)
+    assert_equal_vectors(left, SentenceTransformer(str(tmp_path), device="cpu"), texts)
+    assert not np.allclose(left.encode(texts), right.encode(texts))
+    assert left.recipe() != right.recipe()
+    assert left.space() == right.space()
+
+
+def test_length_beyond_512_is_followed(texts, tmp_path):
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SIZES | {"max_position_embeddings": 1024}))
+    model.save_pretrained(tmp_path / "plain")
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_max_length = 1024
+    tokenizer.save_pretrained(tmp_path / "plain")
+    theirs = their_model(tmp_path / "plain", "mean")
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs")
+    assert ours.max_length == 1024
+    assert_equal_vectors(ours, theirs, [" ".join(texts), *texts])
+
+
+def test_similarity_of_the_folder_survives_saving(bert_folder, tmp_path):
+    theirs = their_model(bert_folder, "mean")
+    theirs.similarity_fn_name = "dot"
+    theirs.save(str(tmp_path / "theirs"))
+    Encoder.load(tmp_path / "theirs").save(tmp_path / "ours")
+    assert SentenceTransformer(str(tmp_path / "ours"), device="cpu").similarity_fn_name == "dot"
 
 
 def test_max_length_of_the_folder_is_followed(bert_folder, texts, tmp_path):
@@ -208,6 +267,15 @@ def test_code_that_comes_with_a_model_never_runs(bert_folder, tmp_path):
     assert not marker.exists()
 
 
+def test_attention_kernel_named_by_a_folder_is_not_fetched(bert_folder, texts, tmp_path):
+    folder = copy_of(bert_folder, tmp_path / "kernel")
+    config = json.loads((folder / "config.json").read_text())
+    config["attn_implementation"] = "someone/kernel"
+    (folder / "config.json").write_text(json.dumps(config))
+    want = Encoder.load(bert_folder).encode(texts)
+    np.testing.assert_array_equal(Encoder.load(folder).encode(texts), want)
+
+
 def test_missing_weights_are_refused_rather_than_made_up(bert_folder, tmp_path):
     folder = copy_of(bert_folder, tmp_path / "partial")
     weights = load_file(folder / "model.safetensors")
@@ -245,6 +313,27 @@ def test_missing_pooler_is_no_loss(bert_folder, texts, tmp_path):
         (
             lambda f: (f / "1_Pooling" / "config.json").write_text('{"pooling_mode": "median"}'),
             "'median' is not a valid Pooling",
+        ),
+        (
+            lambda f: (f / "modules.json").write_text(
+                (f / "modules.json").read_text().replace("1_Pooling", "../1_Pooling")
+            ),
+            "leaves the folder",
+        ),
+        (
+            lambda f: (f / "modules.json").write_text(
+                (f / "modules.json").read_text().replace("1_Pooling", "/etc")
+            ),
+            "leaves the folder",
+        ),
+        (
+            lambda f: (f / "config.json").write_text(
+                json.dumps(
+                    json.loads((f / "config.json").read_text())
+                    | {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+                )
+            ),
+            "does not load: the weights are quantised",
         ),
     ],
 )

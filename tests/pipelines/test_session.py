@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.session import LONGEST_RAY_HOME, _ray_home
+from pipelines.session import LONGEST_RAY_HOME, _ray_home, ray_session
 
 pytestmark = [pytest.mark.timeout(180)]
 
@@ -26,7 +26,7 @@ def seen_by_a_worker():
     return [pipelines.session.__file__, workers.embedder.__file__]
 
 with ray_session(folder, num_cpus=1):
-    (home,) = folder.glob("ray-*")
+    (home,) = (folder / "_ray").iterdir()
     print("token", oct((home / "token").stat().st_mode & 0o777))
     for path in [workers.embedder.__file__, *ray.get(seen_by_a_worker.remote())]:
         print("module", path)
@@ -85,10 +85,27 @@ def test_ray_home_is_short_private_and_removed(tmp_path):
     assert list((tmp_path / "x").iterdir()) == []
 
 
+def test_session_that_fails_to_start_is_shut_down_and_leaves_nothing(tmp_path, monkeypatch):
+    calls = []
+
+    def init(**options):
+        raise ConnectionError("no Ray there")
+
+    monkeypatch.setattr("pipelines.session.ray.init", init)
+    monkeypatch.setattr("pipelines.session.ray.shutdown", lambda: calls.append("shutdown"))
+    before = dict(os.environ), os.getcwd()
+    with pytest.raises(ConnectionError), ray_session(tmp_path):
+        pass
+    assert calls == ["shutdown"]
+    assert (dict(os.environ), os.getcwd()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path):
-    (tmp_path / "ray-dead").mkdir()
-    (tmp_path / "ray-dead" / "log").touch()
-    (tmp_path / "other").mkdir()
+    homes = tmp_path / "_ray"
+    (homes / "dead").mkdir(parents=True)
+    (homes / "dead" / "log").touch()
+    (tmp_path / "ray-thesis").mkdir()
     code = textwrap.dedent(
         """
         import pathlib, sys
@@ -106,8 +123,8 @@ def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path)
     )
     try:
         assert living.stdout.readline() == "ready\n"
-        assert not (tmp_path / "ray-dead").exists()
-        (kept,) = tmp_path.glob("ray-*")
+        assert not (homes / "dead").exists()
+        (kept,) = homes.iterdir()
         with _ray_home(tmp_path):
             assert kept.exists()
         living.kill()
@@ -117,4 +134,4 @@ def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path)
     finally:
         living.kill()
         living.communicate()
-    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+    assert [path.name for path in tmp_path.iterdir()] == ["ray-thesis"]
