@@ -23,8 +23,9 @@ from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
 
-WINDOW_TEXTS = 1024
-WINDOW_CHARS = 4_000_000
+# The larger a window, the more texts share a length and with it an attention call.
+WINDOW_TEXTS = 4096
+WINDOW_CHARS = 8_000_000
 
 Progress = Callable[[int, int], None]
 

@@ -56,25 +56,27 @@ def openvino(model: Path, batch_size: int) -> Embed:
 
 
 def matmul_limit(
-    model: Path, num_tokens: int, num_rows: int, num_threads: int
+    model: Path, num_tokens: int, num_rows: int, num_at_once: int
 ) -> Callable[[list[str]], None]:
     """The model's linear layers on as many tokens, and nothing else: no attention, no norm.
 
-    Blocks of rows on single threads side by side, the fastest way found here.
+    Blocks of rows one after the other on all of torch's threads, or `num_at_once` side by side
+    on one thread each.
     """
     modules = AutoModel.from_pretrained(model, add_pooling_layer=False).modules()
     weights = [m.weight.detach() for m in modules if isinstance(m, torch.nn.Linear)]
     inputs = {w.shape[1]: torch.randn(num_rows, w.shape[1]) for w in weights}
     blocks = [num_rows] * (num_tokens // num_rows) + [num_tokens % num_rows]
+    num_threads = torch.get_num_threads() // num_at_once
 
     def products(rows: int) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(num_threads)
         for weight in weights:
             F.linear(inputs[weight.shape[1]][:rows], weight)
 
     def run(texts: list[str]) -> None:
         with torch_threads_restored():
-            on_threads(products, blocks, num_threads)
+            on_threads(products, blocks, num_at_once)
 
     return run
 
