@@ -67,6 +67,8 @@ class Encoder:
         threads: int | None = None,
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if self.device.type not in DEFAULT_BUDGET:
+            raise ValueError(f"device {device!r} is not supported; use one of {[*DEFAULT_BUDGET]}")
         self.precision = Precision(precision)
         if self.device.type == "cpu" and self.precision is not Precision.FLOAT32:
             # Slower there than float32, and oneDNN dies with an illegal instruction on some

@@ -377,6 +377,7 @@ def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
         ({"token_budget": True}, "token_budget is True"),
         ({"truncate_dim": 0}, r"truncate_dim 0 is not within 1\.\.32"),
         ({"truncate_dim": 33}, r"truncate_dim 33 is not within 1\.\.32"),
+        ({"device": "meta"}, "device 'meta' is not supported"),
         ({"pooling": "median"}, "'median' is not a valid Pooling"),
         ({"precision": "int4"}, "'int4' is not a valid Precision"),
     ],
