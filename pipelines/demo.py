@@ -107,7 +107,7 @@ def run(spec: DemoSpec) -> DemoReport:
 
 
 def _ready_actors(model: str) -> list[Any]:
-    """One single-threaded actor per core: 1.3-1.4 x one actor with all threads."""
+    """One single-threaded actor per core, each with a warm model."""
     num_actors = max(1, int(ray.cluster_resources()["CPU"]))
     embedder: Any = ray.remote(num_cpus=1)(Embedder)
     actors = [embedder.remote(model) for _ in range(num_actors)]
