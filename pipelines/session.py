@@ -45,7 +45,13 @@ def ray_session(
 
 def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
     if address is not None:
-        ray.init(address=address, logging_level=logging.ERROR)
+        try:
+            ray.init(address=address, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise ValueError(
+                f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "
+                "cluster's token, or leave them out for an embedded Ray"
+            ) from error
         return
     ray.init(
         address="local",

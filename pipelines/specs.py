@@ -15,3 +15,5 @@ class DemoSpec:
     def __post_init__(self) -> None:
         if self.docstrings < 2:
             raise ValueError(f"docstrings is {self.docstrings}; a pair needs at least 2")
+        if self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"out is {self.out}, a file; give a folder, new or existing")

@@ -45,6 +45,15 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_out_that_is_a_file_is_one_line_and_exit_code_2(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    done = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "notes")])
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "a file; give a folder" in done.stderr
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
 def test_unexpected_failure_is_one_line_and_exit_code_1(monkeypatch):
     def run(spec):
         raise RuntimeError("several\nlines of trouble")

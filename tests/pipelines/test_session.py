@@ -101,6 +101,18 @@ def test_session_that_fails_to_start_is_shut_down_and_leaves_nothing(tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
+def test_cluster_that_does_not_answer_is_named_with_the_remedy(tmp_path, monkeypatch):
+    def init(**options):
+        raise ConnectionError("several\nlines")
+
+    monkeypatch.setattr("pipelines.session.ray.init", init)
+    with (
+        pytest.raises(ValueError, match="no Ray cluster answers at 'nowhere:6379'; check"),
+        ray_session(tmp_path, address="nowhere:6379"),
+    ):
+        pass
+
+
 def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path):
     homes = tmp_path / "_ray"
     (homes / "dead").mkdir(parents=True)
