@@ -17,17 +17,20 @@ Advance = Callable[[int, int], None]
 
 
 @contextmanager
-def progress(label: str, num_rows: int) -> Iterator[Advance]:
-    """A function to call with the rows and tokens done since the last call."""
+def progress(label: str, num_rows: int, by: str = "") -> Iterator[Advance]:
+    """A function to call with the rows and tokens done since the last call.
+
+    by: who does the work, shown beside the speed.
+    """
     if sys.stderr.isatty():
-        with _bar(label, num_rows) as advance:
+        with _bar(label, num_rows, by) as advance:
             yield advance
     else:
-        yield _lines(label, num_rows)
+        yield _lines(label, num_rows, by)
 
 
 @contextmanager
-def _bar(label: str, num_rows: int) -> Iterator[Advance]:
+def _bar(label: str, num_rows: int, by: str) -> Iterator[Advance]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -37,17 +40,18 @@ def _bar(label: str, num_rows: int) -> Iterator[Advance]:
     )
     meter = _Meter(num_rows)
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(label, total=num_rows, speed="")
+        task = bars.add_task(label, total=num_rows, speed=by)
 
         def advance(rows: int, tokens: int) -> None:
             meter.add(rows, tokens)
-            bars.update(task, advance=rows, speed=f"{meter.tokens_per_second:,.0f} tokens/s")
+            bars.update(task, advance=rows, speed=", ".join(filter(None, (meter.speed, by))))
 
         yield advance
 
 
-def _lines(label: str, num_rows: int) -> Advance:
+def _lines(label: str, num_rows: int, by: str) -> Advance:
     meter = _Meter(num_rows)
+    with_whom = f", {by}" if by else ""
     last = time.monotonic()
 
     def advance(rows: int, tokens: int) -> None:
@@ -56,7 +60,7 @@ def _lines(label: str, num_rows: int) -> Advance:
         now = time.monotonic()
         if now - last >= LOG_EVERY_SECONDS or meter.rows == num_rows:
             last = now
-            log.info("%s: %s", label, meter)
+            log.info("%s: %s%s", label, meter, with_whom)
 
     return advance
 
@@ -82,9 +86,11 @@ class _Meter:
     def tokens_per_second(self) -> float:
         return self.tokens / self.seconds
 
+    @property
+    def speed(self) -> str:
+        return f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens else ""
+
     def __str__(self) -> str:
         left = self.seconds * (self.num_rows - self.rows) / max(1, self.rows)
-        return (
-            f"{self.rows:,} of {self.num_rows:,} rows, "
-            f"{self.tokens_per_second:,.0f} tokens/s, {left:.0f} s left"
-        )
+        done = f"{self.rows:,} of {self.num_rows:,} rows"
+        return ", ".join(filter(None, (done, self.speed, f"{left:.0f} s left")))

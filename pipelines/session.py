@@ -8,8 +8,10 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 # A unix socket's path holds at most 107 bytes, and Ray appends up to 64 to its folder.
 LONGEST_RAY_HOME = 42
 OBJECT_STORE_BYTES = 512 * 2**20
+CONNECT_SECONDS = 10.0
 
 
 @contextlib.contextmanager
@@ -46,8 +49,9 @@ def ray_session(
 def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
     if address is not None:
         try:
+            _knock(address)
             ray.init(address=address, logging_level=logging.ERROR)
-        except ConnectionError as error:
+        except OSError as error:
             raise ValueError(
                 f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "
                 "cluster's token, or leave them out for an embedded Ray"
@@ -62,6 +66,14 @@ def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
         object_store_memory=OBJECT_STORE_BYTES,
         _temp_dir=str(home),
     )
+
+
+def _knock(address: str) -> None:
+    """Raise if nothing listens there: Ray itself retries for minutes before it says so."""
+    place = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
+    if place is not None:
+        host, port = place.groups()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 @contextlib.contextmanager

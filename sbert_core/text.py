@@ -13,6 +13,8 @@ def invalid_reason(text: object) -> str | None:
     """
     if text is None:
         return "null"
+    if isinstance(text, bytes):
+        return _encoding_error(text)
     if not isinstance(text, str):
         return f"not a string but {type(text).__name__}"
     if not text:
@@ -24,3 +26,11 @@ def invalid_reason(text: object) -> str | None:
     except UnicodeEncodeError as error:
         return f"lone surrogate at character {error.start}"
     return None
+
+
+def _encoding_error(text: bytes) -> str:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"invalid UTF-8 at byte {error.start}"
+    return "not a string but bytes"

@@ -1,8 +1,30 @@
-"""Actor: texts -> vectors, one warm encoder, no algorithm."""
+"""Actor: units of a corpus -> parts, with one warm encoder."""
 
-from collections.abc import Sequence
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from sbert_core.corpus.units import Unit
 from sbert_core.encoder import Encoded, Encoder
+from sbert_core.encoder.documents import Documents, encoded_documents
+from sbert_core.encoder.windows import Long
+from sbert_core.vectors.block import Block, write_block
+from sbert_core.vectors.dtypes import stored
+from workers.disposable import without_deadly
+from workers.memory import peak_private_bytes
+from workers.model_copy import fetched
+from workers.units import UnitJob, is_own, needs_others
+
+# A unit whose workers died this often is suspected of killing them.
+SUSPECT_DEATHS = 2
+MAX_DEATHS = 12
+REPORT_SECONDS = 0.5
 
 
 class Embedder:
@@ -14,3 +36,160 @@ class Embedder:
     def embed(self, texts: Sequence[str]) -> Encoded:
         """Vectors of these texts and the account of them."""
         return self.encoder.encode_report(texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSetup:
+    """How every actor of a job loads the pinned model, and the recipe it must then have."""
+
+    model: str
+    recipe: str
+    prompt: str
+    long: Long
+    max_length: int
+    truncate_dim: int | None
+    token_budget: int | None
+    precision: str
+    threads: int
+
+    def load(self) -> Encoder:
+        encoder = Encoder.load(
+            fetched(self.model),
+            precision=self.precision,
+            max_length=self.max_length,
+            truncate_dim=self.truncate_dim,
+            token_budget=self.token_budget,
+            threads=self.threads,
+        )
+        if encoder.recipe(prompt=self.prompt, long=self.long) != self.recipe:
+            raise ValueError(f"the model in {self.model} changed since the job began; start again")
+        return encoder
+
+    def encode(
+        self, encoder: Encoder, texts: Sequence[object], progress: Callable | None = None
+    ) -> Documents:
+        return encoded_documents(
+            encoder, texts, long=self.long, prompt=self.prompt, progress=progress
+        )
+
+
+class UnitEmbedder:
+    """One unit per call. Two calls overlap: one reads or writes while the other has the model."""
+
+    def __init__(self, job: UnitJob, setup: EncoderSetup, board: Any) -> None:  # noqa: ANN401
+        self.job = job
+        self.setup = setup
+        self.board = board
+        self.encoder = setup.load()
+        self.model_turn = threading.Lock()
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        unit = Unit(**batch.to_pylist()[0])
+        start = time.time()
+        deaths = _Deaths(self.job, unit)
+        rows = self.job.read(unit)
+        claims = self.job.claims(unit, rows)
+        own = claims[is_own(unit, claims)]
+        texts = _texts_at(rows.row - unit.first_row, rows.texts, own["row"])
+        with self.model_turn:
+            began = time.time()
+            documents = self._documents(unit, texts, deaths)
+            seconds = time.time() - began
+        block = _block(documents, own["row"].astype(np.int64), self.job)
+        if (lent := own["row"][own["is_lent"]]).size:
+            write_block(self.job.storage, self.job.lent_name(unit.number), block.only(lent))
+        if needs_others(unit, claims, self.job.num_units):
+            write_block(self.job.storage, self.job.stash_name(unit), block)
+        else:
+            self.job.committed(unit, rows, claims, block)
+        deaths.forget()
+        return pa.table(
+            {
+                "unit": [unit.number],
+                "num_encoded": [len(texts)],
+                "num_tokens": [int(documents.distinct_lengths.sum())],
+                "num_unknown": [documents.num_unknown_tokens],
+                "num_padding": [_num_padding(documents.distinct_lengths)],
+                "model_seconds": [seconds],
+                "start": [start],
+                "private_bytes": [peak_private_bytes()],
+            }
+        )
+
+    def _documents(self, unit: Unit, texts: list[object], deaths: "_Deaths") -> Documents:
+        report = _Report(self.board, unit.number)
+        if deaths.number < SUSPECT_DEATHS:
+            documents = self.setup.encode(self.encoder, texts, report)
+        else:
+            documents = without_deadly(self.setup, texts)
+        report.flush()
+        return documents
+
+
+def _texts_at(rows: np.ndarray, texts: list, wanted: np.ndarray) -> list[object]:
+    places = np.searchsorted(rows, wanted)
+    return [texts[place] for place in places.tolist()]
+
+
+def _block(documents: Documents, rows: np.ndarray, job: UnitJob) -> Block:
+    """The documents under the rows they stand in."""
+    return Block(
+        facts={
+            "row": rows[documents.document],
+            "chunk": documents.chunk,
+            "start_char": documents.start_char,
+            "end_char": documents.end_char,
+            "num_tokens": documents.num_tokens,
+            "num_lost_tokens": documents.num_lost_tokens,
+        },
+        vectors=stored(documents.vectors, job.dtype, job.scale),
+        reasons={int(rows[number]): why for number, why in documents.reasons.items()},
+    )
+
+
+def _num_padding(lengths: np.ndarray, batch_size: int = 32) -> int:
+    """Padding of plain batches of 32 texts in the order they came."""
+    ends = range(0, len(lengths), batch_size)
+    return int(
+        sum(lengths[i : i + 32].max() * len(lengths[i : i + 32]) for i in ends) - lengths.sum()
+    )
+
+
+class _Deaths:
+    """How many workers died while they had this unit: marks that nobody took away."""
+
+    def __init__(self, job: UnitJob, unit: Unit) -> None:
+        self.storage = job.storage
+        self.folder = f"{job.work}/attempts/{unit.name}"
+        self.number = sum(1 for _ in self.storage.list(self.folder))
+        if self.number >= MAX_DEATHS:
+            raise RuntimeError(
+                f"{self.number} workers died on rows {unit.first_row} to "
+                f"{unit.first_row + unit.num_rows} of {unit.path}, even with every row apart; "
+                "look for a lack of memory, then remove the attempts in _work and repeat"
+            )
+        self.storage.put(f"{self.folder}/{secrets.token_hex(8)}", b"")
+
+    def forget(self) -> None:
+        self.storage.delete([self.folder])
+
+
+class _Report:
+    """Tells the board of rows and tokens, a few times a second at most."""
+
+    def __init__(self, board: Any, unit: int) -> None:  # noqa: ANN401
+        self.board, self.unit = board, unit
+        self.rows = self.tokens = 0
+        self.last = time.monotonic()
+
+    def __call__(self, rows: int, tokens: int) -> None:
+        self.rows += rows
+        self.tokens += tokens
+        if time.monotonic() - self.last > REPORT_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.board is not None and self.rows:
+            self.board.add.remote(self.unit, self.rows, self.tokens)
+        self.rows = self.tokens = 0
+        self.last = time.monotonic()

@@ -8,7 +8,7 @@ Gives up: library versions are not ingredients; artifacts record them beside the
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ VOLATILE_CONFIG = re.compile(
 )
 
 
-def digest(ingredients: dict[str, object]) -> str:
+def digest(ingredients: Mapping[str, object]) -> str:
     """One name for a set of named, JSON-like ingredients, whatever their order."""
     text = json.dumps(ingredients, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -29,7 +29,7 @@ from sbert_core.encoder.hub import local_folder
 from sbert_core.encoder.pooling import Pooling, pool
 from sbert_core.encoder.probe import best_budget, is_batch_invariant
 from sbert_core.encoder.run import Progress, encoded_texts
-from sbert_core.encoder.tokens import TextTokenizer, Tokens
+from sbert_core.encoder.tokens import TextTokenizer, TokenPlaces, Tokens
 from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ TRIED_BUDGETS = {"cpu": (256, 512, 1024, 2048), "cuda": (4096, 8192, 16_384, 32_
 NO_LIMIT = 1_000_000
 DEFAULT_LENGTH = 512
 MAX_UNKNOWN_SHARE = 0.05
+# Names sentence-transformers folders give to the prompt of a corpus, in order of preference.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
 class Precision(StrEnum):
@@ -152,6 +154,13 @@ class Encoder:
     def prompts(self) -> dict[str, str]:
         """Texts the model wants in front of its inputs, by name."""
         return dict(self._parts.layout.prompts)
+
+    @property
+    def document_prompt(self) -> str:
+        """What belongs in front of the texts of a corpus: the folder's prompt for them, if any."""
+        prompts = self._parts.layout.prompts
+        named = [prompts[name] for name in DOCUMENT_PROMPTS if name in prompts]
+        return named[0] if named else self._prompt(None, None)
 
     def encode(
         self,
@@ -279,6 +288,15 @@ class Encoder:
     def tokens_of(self, texts: list[str]) -> list[Tokens]:
         """Token ids of valid texts."""
         return self._tokenizer(texts)
+
+    def token_places(self, text: str) -> TokenPlaces:
+        """Where the tokens of a valid text of any length stand in it."""
+        return self._tokenizer.places(text)
+
+    def window_tokens(self, prompt: str | None = None, prompt_name: str | None = None) -> int:
+        """Tokens of text the model sees at once, beside the prompt and special tokens."""
+        prompt_tokens = self._tokenizer.num_prompt_tokens(self._prompt(prompt, prompt_name))
+        return self.max_length - self._tokenizer.num_special - max(0, prompt_tokens - 1)
 
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         layout = self._parts.layout

@@ -23,6 +23,14 @@ class Tokens:
     reason: str | None = None  # why there are none
 
 
+@dataclass(frozen=True, slots=True)
+class TokenPlaces:
+    """Of each token of a whole text, special tokens left out: its characters and its word."""
+
+    spans: list[tuple[int, int]]
+    words: list[int | None]
+
+
 class TextTokenizer:
     """A fast tokenizer of its own, so that nobody else's padding or truncation changes ours."""
 
@@ -40,6 +48,7 @@ class TextTokenizer:
         self._fast.no_padding()
         self._fast.no_truncation()
         self.identity = json.loads(self._fast.to_str())
+        self._whole = Tokenizer.from_str(self._fast.to_str())
         self.num_special = self._fast.num_special_tokens_to_add(is_pair=False)
         if max_length <= self.num_special:
             raise ValueError(
@@ -73,6 +82,11 @@ class TextTokenizer:
             num_lost=sum(len(rest.ids) - self.num_special for rest in encoding.overflowing),
             num_unknown=int(np.count_nonzero(ids == self.unknown_id)),
         )
+
+    def places(self, text: str) -> TokenPlaces:
+        """Where the tokens of a text of any length stand in it."""
+        encoding = self._whole.encode(text, add_special_tokens=False)
+        return TokenPlaces(encoding.offsets, encoding.word_ids)
 
     def num_prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that belong to the prompt, the opening special token included."""

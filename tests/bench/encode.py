@@ -8,6 +8,7 @@ terminal, everything to bench-out/encode.json.
 import argparse
 import importlib.util
 import json
+import math
 import os
 import statistics
 import time
@@ -75,7 +76,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--column", default="text")
     parser.add_argument("--num-texts", type=int, default=800)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("bench-out/encode.json"))
     return parser.parse_args()
 
@@ -117,8 +118,11 @@ def chosen_contenders(
 
 
 def fastest(by_size: dict[int, Callable], texts: list[str]) -> tuple[int, Callable]:
-    """The size that takes the least time, and its function."""
-    taken = {size: seconds(embed, texts) for size, embed in by_size.items()}
+    """The size that takes the least time, the best of three, and its function."""
+    taken = dict.fromkeys(by_size, math.inf)
+    for _ in range(3):
+        for size, embed in by_size.items():
+            taken[size] = min(taken[size], seconds(embed, texts))
     size = min(taken, key=taken.__getitem__)
     return size, by_size[size]
 

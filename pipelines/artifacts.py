@@ -1,0 +1,159 @@
+"""Folders that are whole or not there: generations of files, and a manifest as the commit.
+
+    OUT/_manifest.json      the commit: files with rows and sha256, spec, what it was made from
+    OUT/data/<generation>/  data files and nothing else: what a plain reader opens
+    OUT/_quarantine/ _work/ _run.json ...   everything else, under names that begin with _
+
+In:  files a job has written below a generation of its own.
+Out: a published artifact, or the one that was there before.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sbert_core.storage import Storage, storage_at
+
+MANIFEST = "_manifest.json"
+RUN = "_run.json"
+WORK = "_work"
+DATA = "data"
+QUARANTINE = "_quarantine"
+READ_ROWS = 8192
+
+
+class IncompleteArtifact(RuntimeError):
+    """Rows are missing; nothing was published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One file of an artifact; `source` says what it was made from."""
+
+    path: str
+    rows: int
+    sha256: str
+    bytes: int
+    source: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a published artifact says of itself.
+
+    facts: counts and measurements that depend on the input and the spec alone.
+    """
+
+    kind: str
+    generation: str
+    schema: dict[str, str]
+    rows: int
+    quarantined: int
+    files: tuple[DataFile, ...]
+    quarantine: tuple[DataFile, ...]
+    spec: dict[str, Any]
+    made_from: dict[str, Any]
+    facts: dict[str, Any]
+    versions: dict[str, str]
+
+    def to_json(self) -> bytes:
+        return (json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Manifest":
+        fields = json.loads(data)
+        for name in ("files", "quarantine"):
+            fields[name] = tuple(DataFile(**file) for file in fields[name])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A published artifact, opened for reading."""
+
+    uri: str
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, place: str | Path) -> "Artifact":
+        storage = storage_at(place)
+        if storage.stat(MANIFEST) is None:
+            raise FileNotFoundError(f"{place} holds no published artifact (no {MANIFEST})")
+        return cls(storage.uri, Manifest.from_json(storage.read(MANIFEST)))
+
+    @property
+    def folder(self) -> str:
+        """The published data folder, for any Parquet reader."""
+        return f"{self.uri}/{DATA}/{self.manifest.generation}"
+
+    @property
+    def rows(self) -> int:
+        return self.manifest.rows
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Record batches of all rows in order, a few thousand rows in memory at a time."""
+        return self._batches(self.manifest.files, columns)
+
+    def quarantined(self) -> Iterator[pa.RecordBatch]:
+        """Rows that have no result, with reasons."""
+        return self._batches(self.manifest.quarantine, None)
+
+    def _batches(
+        self, files: Sequence[DataFile], columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        storage = storage_at(self.uri)
+        names = None if columns is None else list(columns)
+        for file in files:
+            with pq.ParquetFile(pa.PythonFile(storage.open(file.path), "r")) as parquet:
+                yield from parquet.iter_batches(READ_ROWS, columns=names)
+
+
+class Writer:
+    """The one run that may write an artifact. Made by `Writer.claim`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        found = storage.stat(MANIFEST)
+        self._version = found.version if found else None
+        self.current = Manifest.from_json(storage.read(MANIFEST)) if found else None
+
+    @classmethod
+    @contextmanager
+    def claim(cls, place: str | Path) -> Iterator["Writer"]:
+        """Hold the output; BusyError if another run does."""
+        storage = storage_at(place)
+        try:
+            with storage.lock():
+                yield cls(storage)
+        except PermissionError as error:
+            raise PermissionError(f"{place} cannot be written: {error.strerror}") from error
+
+    def publish(self, manifest: Manifest, *, rows_in: int, run: dict[str, Any]) -> None:
+        """Make the generation the artifact, if every row is accounted for and nobody else did."""
+        found = manifest.facts.get("documents", manifest.rows) + manifest.quarantined
+        if found != rows_in:
+            raise IncompleteArtifact(
+                f"{self.storage.uri}: {found} of {rows_in} rows are accounted for; "
+                "nothing was published, repeat the command"
+            )
+        listed = {file.path for file in (*manifest.files, *manifest.quarantine)}
+        for folder in (DATA, QUARANTINE):
+            here = self.storage.list(f"{folder}/{manifest.generation}")
+            self.storage.delete([stat.name for stat in here if stat.name not in listed])
+        self.storage.put(RUN, json.dumps(run, indent=1).encode())
+        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
+        previous = {self.current.generation} if self.current else set()
+        self.tidy({manifest.generation, *previous})
+
+    def tidy(self, kept: set[str]) -> None:
+        """Remove work in progress and every generation but these."""
+        for folder in (DATA, QUARANTINE):
+            names = {stat.name.split("/")[1] for stat in self.storage.list(folder)}
+            self.storage.delete([f"{folder}/{name}" for name in names - kept])
+        self.storage.delete([WORK])

@@ -1,0 +1,337 @@
+"""The embed job's work on Ray: which tasks and actors run, on what resources, how errors come back.
+
+In:  units and what workers need to know of the job.
+Out: their counts. Everything else is in files.
+"""
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from ray.data import ActorPoolStrategy, DataContext
+from ray.exceptions import RayError, RayTaskError
+
+from pipelines.models import PinnedModel
+from pipelines.planning import Plan
+from pipelines.progress import Advance, progress
+from pipelines.session import ray_session
+from pipelines.specs import EmbedSpec
+from sbert_core.corpus.files import Corpus, CorpusFile
+from sbert_core.corpus.reading import Reading
+from sbert_core.corpus.rows import FIELD, CorruptFile, as_parquet
+from sbert_core.corpus.units import Unit
+from sbert_core.storage import Storage, storage_at
+from workers.board import Board
+from workers.embedder import EncoderSetup, UnitEmbedder
+from workers.filler import UnitFiller
+from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
+from workers.units import UnitJob
+
+SCAN_ROWS = 1_000_000
+TASKS_PER_CPU = 2
+POLL_SECONDS = 0.5
+# A unit's deaths are bounded by the worker; this only ends what never reaches one.
+MAX_TASK_RETRIES = 50
+NO_PROGRESS_SECONDS = 4 * 3600
+
+
+class EmbedCluster(contextlib.ExitStack):
+    """A Ray that is joined or started when the first task needs it, and left at the end."""
+
+    def __init__(self, spec: EmbedSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.num_actors = 0
+        self._is_connected = False
+
+    def _connect(self) -> None:
+        if self._is_connected:
+            return
+        folder = Path(self.spec.out)
+        if "://" in self.spec.out or self.spec.plan:
+            folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="sbert-")))
+        # One logical CPU more than there are: actors on all cores would leave none for tasks.
+        num_cpus = None if self.spec.address else num_cores() + 1
+        self.enter_context(ray_session(folder, address=self.spec.address, num_cpus=num_cpus))
+        self._is_connected = True
+
+    # -- before the model ------------------------------------------------------------------------
+
+    def stage(
+        self, corpus: Corpus, files: list[CorpusFile], spec: EmbedSpec, place: str, work: str
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Rewrite files as Parquet; their names in `place`, and why some could not be."""
+        if not files:
+            return {}, {}
+        self._connect()
+        text_columns = [*FIELD.findall(spec.template), spec.id_column or "id"]
+        names = {file.path: f"{work}/staged/{n:06d}.parquet" for n, file in enumerate(files)}
+
+        def stage_one(file: CorpusFile) -> str | None:
+            try:
+                data = as_parquet(corpus.storage, file, text_columns)
+            except CorruptFile as error:
+                if not spec.skip_corrupt:
+                    raise
+                return str(error)
+            storage_at(place).put(names[file.path], data)
+            return None
+
+        reasons = _all(stage_one, [(file,) for file in files])
+        corrupt = {f.path: why for f, why in zip(files, reasons, strict=True) if why}
+        return {p: name for p, name in names.items() if p not in corrupt}, corrupt
+
+    def scan(
+        self,
+        plan: Plan,
+        reading: Reading,
+        shuffle: Shuffle,
+        out: str,
+        distinct: str,
+    ) -> dict[str, Any]:
+        """Hash all texts and ids, and settle who encodes what. Returns the fields of Counts."""
+        self._connect()
+        spans = _spans(plan.new_units)
+        total = sum(unit.num_rows for span in spans for unit in span)
+        counts = []
+        with progress("scan", total) as advance:
+            for found in _each(scan_units, [(reading, span, shuffle) for span in spans]):
+                counts += found
+                advance(sum(count.num_rows for count in found), 0)
+        names = [span[0].name for span in spans]
+        linked = {link.data.path: number for number, link in plan.links.items()}
+        sources = []
+        for number, (name, _) in enumerate(plan.sources, start=len(plan.units)):
+            unit = linked.get(name)
+            sources.append((out, name, number, None if unit is None else (unit, 0), shuffle))
+        _all(scan_source, sources)
+        names += [f"source-{number:06d}" for _, _, number, _, _ in sources]
+        partitions = list(range(shuffle.num_partitions))
+        settled: list[PartitionCount] = _all(
+            settle, [(shuffle, names, p, len(plan.units)) for p in partitions]
+        )
+        _refuse_repeated_ids(plan, reading, settled)
+        own_rows = sum((s.own_rows for s in settled), np.zeros(len(plan.units), np.int64))
+        own_chars = sum((s.own_chars for s in settled), np.zeros(len(plan.units), np.int64))
+        if distinct == "unit":  # each unit finds its own repeats; here all of it may be its own
+            for count in counts:
+                own_rows[count.unit], own_chars[count.unit] = count.num_valid, count.num_chars
+        storage_at(shuffle.place).delete([f"{shuffle.folder}/{kind}" for kind in ("texts", "ids")])
+        return {
+            "rows_in": {count.unit: count.num_rows for count in counts},
+            "own_rows": {n: int(rows) for n, rows in enumerate(own_rows)},
+            "own_chars": {n: int(chars) for n, chars in enumerate(own_chars)},
+            "num_valid": sum(count.num_valid for count in counts),
+            "num_chars": sum(count.num_chars for count in counts),
+            "num_distinct": sum(s.num_distinct for s in settled),
+            "num_reused": sum(s.num_reused for s in settled),
+        }
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def place_model(self, model: PinnedModel, storage: Storage, work: str) -> str:
+        """Where actors find the pinned model: its folder, or a copy beside the output's objects."""
+        if "://" not in storage.uri:
+            return model.folder
+        for path in Path(model.folder).rglob("*"):
+            if path.is_file():
+                name = path.relative_to(model.folder).as_posix()
+                storage.put(f"{work}/model/{name}", path.read_bytes())
+        return f"{storage.uri}/{work}/model"
+
+    def embed(
+        self, units: list[Unit], num_rows: int, job: UnitJob, setup: EncoderSetup
+    ) -> list[dict[str, Any]]:
+        """Pass 1 on warm actors; progress comes from a board they write on."""
+        self._connect()
+        num_gpus = self._gpus_per_actor()
+        self.num_actors = min(self._num_actors(num_gpus), len(units))
+        board: Any = ray.remote(num_cpus=0)(Board).remote()
+        results = []
+        with progress("embed", num_rows, f"{self.num_actors} actors") as advance:
+            with _polled(board, advance):
+                dataset = _units_dataset(units).map_batches(
+                    UnitEmbedder,
+                    batch_size=1,
+                    batch_format="pyarrow",
+                    compute=ActorPoolStrategy(
+                        size=self.num_actors,
+                        max_tasks_in_flight_per_actor=2,
+                        max_concurrent_calls_per_actor=2,
+                        enable_true_multi_threading=True,
+                    ),
+                    fn_constructor_kwargs={"job": job, "setup": setup, "board": board},
+                    num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
+                    **({"num_gpus": num_gpus} if num_gpus else {}),
+                    max_restarts=-1,
+                    max_task_retries=MAX_TASK_RETRIES,
+                )
+                results = _rows(dataset)
+        return results
+
+    def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
+        """Pass 2 in plain tasks: reading and writing, no model."""
+        self._connect()
+        filler = UnitFiller(job, dim)
+        total = sum(unit.num_rows for unit in units)
+        rows = {unit.number: unit.num_rows for unit in units}
+        with progress("fill", total) as advance:
+            dataset = _units_dataset(units).map_batches(
+                filler.__call__, batch_size=1, batch_format="pyarrow", num_cpus=1
+            )
+            for batch in _batches(dataset):
+                advance(sum(rows[row["unit"]] for row in batch), 0)
+
+    def _gpus_per_actor(self) -> float:
+        if self.spec.gpus_per_actor is not None:
+            return self.spec.gpus_per_actor
+        return 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+
+    def _num_actors(self, num_gpus: float) -> int:
+        if self.spec.actors is not None:
+            return self.spec.actors
+        found = ray.cluster_resources()
+        if num_gpus:
+            return max(1, int(found.get("GPU", 0) / num_gpus))
+        return max(1, int(found["CPU"] - 1) // self.spec.cpus_per_actor)
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _spans(units: list[Unit]) -> list[list[Unit]]:
+    """Consecutive units of one file, up to a million rows together: a row group is decoded once."""
+    spans: list[list[Unit]] = []
+    for unit in units:
+        last = spans[-1] if spans else []
+        fits = sum(u.num_rows for u in last) + unit.num_rows <= SCAN_ROWS
+        if last and last[-1].path == unit.path and fits:
+            last.append(unit)
+        else:
+            spans.append([unit])
+    return spans
+
+
+def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCount]) -> None:
+    repeated = next((s.repeated_ids for s in settled if s.repeated_ids), None)
+    if repeated is None:
+        return
+    places = []
+    for number, row in repeated:
+        unit = plan.units[number]
+        if number in plan.links:
+            places.append((None, f"{unit.path} (unchanged)"))
+            continue
+        rows = reading.read(unit.path, unit.first_row + row, 1)
+        places.append(
+            (
+                rows.ids[0].as_py() if rows.ids is not None else None,
+                f"{unit.path} row {unit.first_row + row}",
+            )
+        )
+    name = next((value for value, _ in places if value is not None), "?")
+    raise ValueError(
+        f"id {name!r} occurs twice: {' and '.join(where for _, where in places)}; make ids unique, "
+        "name another --id-column, or use --id content"
+    )
+
+
+def _all(function: Callable, calls: list[tuple]) -> list:
+    """Results of a task for each call, in order, a bounded number at a time."""
+    results: dict[int, Any] = {}
+    for number, result in _unordered(function, calls):
+        results[number] = result
+    return [results[number] for number in range(len(calls))]
+
+
+def _each(function: Callable, calls: list[tuple]) -> Iterator:
+    """Results as they come."""
+    for _, result in _unordered(function, calls):
+        yield result
+
+
+def _unordered(function: Callable, calls: list[tuple]) -> Iterator[tuple[int, Any]]:
+    remote: Any = ray.remote(function)
+    limit = max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
+    waiting = list(enumerate(calls))[::-1]
+    running: dict[Any, int] = {}
+    while waiting or running:
+        while waiting and len(running) < limit:
+            number, arguments = waiting.pop()
+            running[remote.remote(*arguments)] = number
+        done, _ = ray.wait(list(running), num_returns=1)
+        with worker_error():
+            yield running.pop(done[0]), ray.get(done[0])
+
+
+def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
+    """One unit, one row, one block: a unit is the piece that is tried again."""
+    context = DataContext.get_current()
+    context.target_max_block_size = None
+    context.enable_progress_bars = False
+    context.execution_no_progress_timeout_s = NO_PROGRESS_SECONDS
+    rows = [
+        {"number": u.number, "path": u.path, "first_row": u.first_row, "num_rows": u.num_rows}
+        for u in units
+    ]
+    return ray.data.from_items(rows, override_num_blocks=len(rows))
+
+
+def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    return [row for batch in _batches(dataset) for row in batch]
+
+
+def _batches(dataset: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401
+    with worker_error():
+        for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield batch.to_pylist()
+
+
+@contextlib.contextmanager
+def worker_error() -> Iterator[None]:
+    """An error of our own code on a worker, raised here as what it is."""
+    try:
+        yield
+    except RayError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, RayTaskError) and not isinstance(cause.cause, RayError):
+                inner = cause.cause
+                deeper = getattr(inner, "__cause__", None)
+                raise (deeper if deeper is not None else inner) from None
+            cause = cause.__cause__
+        raise
+
+
+@contextlib.contextmanager
+def _polled(board: Any, advance: Advance) -> Iterator[None]:  # noqa: ANN401
+    """Read the board now and then; a board that is lost costs the display, not the job."""
+    stop = threading.Event()
+
+    def poll() -> None:
+        seen = (0, 0)
+        while True:
+            is_last = stop.wait(POLL_SECONDS)
+            with contextlib.suppress(RayError):
+                rows, tokens = ray.get(board.totals.remote(), timeout=5)
+                if rows > seen[0]:
+                    advance(rows - seen[0], tokens - seen[1])
+                    seen = (rows, tokens)
+            if is_last:
+                return
+
+    thread = threading.Thread(target=poll, daemon=True, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

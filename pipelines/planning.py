@@ -1,0 +1,367 @@
+"""A corpus and what is already there -> the units of an embed job.
+
+In:  the corpus's files, the spec, the published artifact if there is one.
+Out: Plan: units, those that are taken over whole, and the earlier parts to reuse vectors from.
+
+Files with the path, size and version of the last run are not opened at all.
+"""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.artifacts import DataFile, Manifest
+from pipelines.specs import EmbedSpec
+from sbert_core.corpus.files import Corpus, CorpusFile, Format
+from sbert_core.corpus.reading import IdKind, Reading
+from sbert_core.corpus.rows import FIELD, CorruptFile, Layout, layout_of
+from sbert_core.corpus.units import Unit, rows_per_unit, units_of
+from sbert_core.corpus.where import Where
+from sbert_core.storage import storage_at
+
+FOOTER_THREADS = 16
+INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """A file of the corpus and how it is cut."""
+
+    path: str
+    size: int
+    version: str
+    rows: int
+    rows_per_unit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A unit whose part of the last run still holds."""
+
+    data: DataFile
+    quarantine: DataFile | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The pieces of a job; the same for the same corpus, spec and starting artifact.
+
+    types: of the id and carried columns, as Arrow spells them.
+    sources: earlier parts with the corpus file each came from.
+    """
+
+    files: tuple[FilePlan, ...]
+    units: tuple[Unit, ...]
+    links: dict[int, Link]
+    sources: tuple[tuple[str, str], ...]
+    corrupt: tuple[tuple[str, str], ...]
+    types: dict[str, str]
+    id_kind: IdKind
+    id_column: str | None
+    partition_types: dict[str, str]
+    staged: dict[str, str]
+
+    @property
+    def new_units(self) -> list[Unit]:
+        return [unit for unit in self.units if unit.number not in self.links]
+
+    def reading(self, spec: EmbedSpec, corpus: Corpus, staging: str) -> Reading:
+        return Reading(
+            root=corpus.root,
+            template=spec.template,
+            id_kind=self.id_kind,
+            id_column=self.id_column,
+            carry=spec.carry,
+            where=Where(spec.where) if spec.where else None,
+            partition_types=self.partition_types,
+            staging=staging,
+            staged=self.staged,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> "Plan":
+        files = tuple(FilePlan(**file) for file in fields["files"])
+        units = tuple(Unit(**unit) for unit in fields["units"])
+        links = {
+            int(number): Link(
+                data=DataFile(**link["data"]),
+                quarantine=DataFile(**link["quarantine"]) if link["quarantine"] else None,
+            )
+            for number, link in fields["links"].items()
+        }
+        return cls(
+            files=files,
+            units=units,
+            links=links,
+            sources=tuple((name, path) for name, path in fields["sources"]),
+            corrupt=tuple((path, reason) for path, reason in fields["corrupt"]),
+            types=fields["types"],
+            id_kind=IdKind(fields["id_kind"]),
+            id_column=fields["id_column"],
+            partition_types=fields["partition_types"],
+            staged=fields["staged"],
+        )
+
+
+def make_plan(
+    spec: EmbedSpec,
+    corpus: Corpus,
+    shape: str,
+    current: Manifest | None,
+    staging: str,
+    staged: dict[str, str],
+    corrupt: dict[str, str],
+    salvaged: list[tuple[str, str]],
+) -> Plan:
+    """Cut the corpus into units.
+
+    shape: digest of everything but the corpus that shapes a part; parts of another are not linked.
+    staged, corrupt: files rewritten as Parquet in `staging`, and files that could not be.
+    salvaged: parts of an unfinished run of the same recipe.
+    """
+    known = _known_files(corpus, current, shape)
+    layouts, broken = _layouts(corpus, known, staging, staged, spec.skip_corrupt)
+    corrupt = corrupt | broken
+    good = [file for file in corpus.files if file.path not in corrupt]
+    partition_types = _partition_types(good)
+    roles = _Roles(spec, partition_types, current if known else None)
+    for file in good:
+        if file.path in layouts:
+            roles.check(file, layouts[file.path].schema)
+    files = [
+        known.get(file.path) or _file_plan(file, layouts[file.path], spec, roles.text_columns)
+        for file in good
+    ]
+    reading_plan = Plan(
+        files=tuple(files),
+        units=(),
+        links={},
+        sources=_sources(current, salvaged),
+        corrupt=tuple(corrupt.items()),
+        types=roles.types,
+        id_kind=roles.id_kind,
+        id_column=roles.id_column,
+        partition_types=partition_types,
+        staged=staged,
+    )
+    cut = _limited(files, spec, reading_plan.reading(spec, corpus, staging))
+    units = [
+        Unit(number, *piece)
+        for number, piece in enumerate(
+            piece
+            for file in files
+            for piece in units_of(file.path, cut[file.path], file.rows_per_unit)
+        )
+    ]
+    links = {} if roles.id_kind is IdKind.CONTENT else _links(units, known, current)
+    return Plan(
+        **{
+            **{name: getattr(reading_plan, name) for name in Plan.__dataclass_fields__},
+            "units": tuple(units),
+            "links": links,
+        }
+    )
+
+
+def _known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[str, FilePlan]:
+    """Files that are as the published artifact saw them."""
+    if current is None or current.made_from["shape"] != shape:
+        return {}
+    if current.made_from["corpus"] != corpus.root:
+        return {}
+    seen = {file["path"]: FilePlan(**file) for file in current.made_from["files"]}
+    return {
+        file.path: seen[file.path]
+        for file in corpus.files
+        if file.path in seen
+        and (seen[file.path].size, seen[file.path].version) == (file.size, file.version)
+    }
+
+
+def _layouts(
+    corpus: Corpus,
+    known: dict[str, FilePlan],
+    staging: str,
+    staged: dict[str, str],
+    skip_corrupt: bool,
+) -> tuple[dict[str, Layout], dict[str, str]]:
+    """Footers of all files that are not known; with `skip_corrupt`, why some have none."""
+    paths = [f.path for f in corpus.files if f.path not in known]
+    paths = [p for p in paths if p in staged or CorpusFile(p, 0, "").format is Format.PARQUET]
+
+    def layout(path: str) -> Layout | CorruptFile:
+        try:
+            if path in staged:
+                return layout_of(storage_at(staging), staged[path])
+            return layout_of(corpus.storage, path)
+        except CorruptFile as error:
+            if not skip_corrupt:
+                raise
+            return error
+
+    with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+        found = dict(zip(paths, pool.map(layout, paths), strict=True))
+    good = {path: x for path, x in found.items() if isinstance(x, Layout)}
+    return good, {path: str(x) for path, x in found.items() if isinstance(x, CorruptFile)}
+
+
+def _partition_types(files: list[CorpusFile]) -> dict[str, str]:
+    """Hive columns that every file has; whole numbers where all values are."""
+    if not files:
+        return {}
+    keys = set.intersection(*(set(file.partitions) for file in files))
+    types = {}
+    for key in sorted(keys):
+        whole = all(INTEGER.fullmatch(file.partitions[key]) for file in files)
+        types[key] = "int64" if whole else "string"
+    return types
+
+
+class _Roles:
+    """Which columns make text, id and payload, checked file by file."""
+
+    def __init__(
+        self, spec: EmbedSpec, partition_types: dict[str, str], current: Manifest | None
+    ) -> None:
+        self.spec = spec
+        self.partition_types = partition_types
+        self.text_columns = list(dict.fromkeys(FIELD.findall(spec.template)))
+        self.where = Where(spec.where).columns if spec.where else ()
+        self.first: str | None = None
+        self.types: dict[str, str] = {}
+        self.id_column = spec.id_column
+        self.id_kind = IdKind.CONTENT if spec.id else IdKind.COLUMN
+        if current is not None:
+            self.first = "the last run"
+            self.types = dict(current.made_from["types"])
+            self.id_kind = IdKind(current.made_from["id"])
+            self.id_column = current.made_from["id_column"]
+
+    def check(self, file: CorpusFile, schema: pa.Schema) -> None:
+        """Columns exist and have the types of the first file."""
+        found = {field.name: field.type for field in schema}
+        found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
+        if self.first is None and self.spec.id_column is None and self.id_kind is IdKind.COLUMN:
+            self.id_column = "id" if "id" in found else None
+            self.id_kind = IdKind.COLUMN if self.id_column else IdKind.POSITION
+        wanted = [*self.text_columns, *self.spec.carry, *self.where]
+        wanted += [self.id_column] if self.id_column is not None else []
+        for name in wanted:
+            if name not in found:
+                raise ValueError(
+                    f"{file.path} has no column {name!r}; it has: {', '.join(sorted(found))}"
+                )
+        for name in self.text_columns:
+            if not _is_text(found[name]):
+                others = ", ".join(n for n, kind in found.items() if _is_text(kind)) or "none"
+                raise ValueError(
+                    f"column {name!r} of {file.path} holds {found[name]}, not text; "
+                    f"text columns are: {others}"
+                )
+        types = {name: str(_plain_type(found[name])) for name in self.spec.carry}
+        if self.id_column is not None:
+            types[self.id_column] = self._id_type(file, found[self.id_column])
+        if self.first is None:
+            self.first, self.types = file.path, types
+        for name, kind in types.items():
+            if self.types.get(name) != kind:
+                raise ValueError(
+                    f"column {name!r} is {kind} in {file.path} but {self.types.get(name)} in "
+                    f"{self.first}; give all files one schema"
+                )
+
+    def _id_type(self, file: CorpusFile, kind: pa.DataType) -> str:
+        plain = _plain_type(kind)
+        if not (
+            pa.types.is_integer(plain)
+            or pa.types.is_string(plain)
+            or pa.types.is_large_string(plain)
+        ):
+            raise ValueError(
+                f"id column {self.id_column!r} of {file.path} holds {plain}; ids are strings or "
+                "whole numbers, or leave them to the job with --id content"
+            )
+        return str(plain)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    plain = _plain_type(kind)
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(test(plain) for test in (*tests, pa.types.is_large_binary, pa.types.is_null))
+
+
+def _file_plan(
+    file: CorpusFile, layout: Layout, spec: EmbedSpec, text_columns: list[str]
+) -> FilePlan:
+    text_bytes = sum(layout.bytes_per_row.get(name, 0.0) for name in text_columns)
+    return FilePlan(
+        path=file.path,
+        size=file.size,
+        version=file.version,
+        rows=layout.num_rows,
+        rows_per_unit=rows_per_unit(layout.num_rows, text_bytes, spec.unit_rows),
+    )
+
+
+def _limited(files: list[FilePlan], spec: EmbedSpec, reading: Reading) -> dict[str, int]:
+    """How many rows of each file belong to the job, from its first row on."""
+    if spec.limit is None:
+        return {file.path: file.rows for file in files}
+    left = spec.limit
+    cut = {}
+    for file in files:
+        cut[file.path], taken = _first_matching(file, left, reading)
+        left -= taken
+    return cut
+
+
+def _first_matching(file: FilePlan, limit: int, reading: Reading) -> tuple[int, int]:
+    """Rows of a file up to the last of the first `limit` that match, and how many match."""
+    if limit <= 0:
+        return 0, 0
+    if reading.where is None:
+        return min(file.rows, limit), min(file.rows, limit)
+    taken = 0
+    for rows in reading.stream(file.path, 0, file.rows):
+        if taken + len(rows) >= limit:
+            return int(rows.row[limit - taken - 1]) + 1, limit
+        taken += len(rows)
+    return file.rows, taken
+
+
+def _sources(
+    current: Manifest | None, salvaged: list[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    published = [(f.path, f.source["file"]) for f in current.files if f.rows] if current else []
+    return (*published, *salvaged)
+
+
+def _links(
+    units: list[Unit], known: dict[str, FilePlan], current: Manifest | None
+) -> dict[int, Link]:
+    """Units of unchanged files whose parts hold the very same rows."""
+    if current is None:
+        return {}
+
+    def key(source: dict[str, Any]) -> tuple:
+        return source["file"], source["first_row"], source["num_rows"]
+
+    parts = {key(file.source): file for file in current.files}
+    quarantine = {
+        key(file.source): file for file in current.quarantine if "first_row" in file.source
+    }
+    return {
+        unit.number: Link(data=parts[place], quarantine=quarantine.get(place))
+        for unit in units
+        if unit.path in known and (place := (unit.path, unit.first_row, unit.num_rows)) in parts
+    }

@@ -1,0 +1,138 @@
+"""What a run of the embed job did and what it cost: the summary line and `_run.json`."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Protocol
+
+from pipelines.artifacts import Manifest
+from workers.memory import peak_private_bytes
+
+LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
+
+
+def library_versions() -> dict[str, str]:
+    """Versions that may change a vector's last bits or a file's bytes."""
+    return {name: version(name) for name in LIBRARIES}
+
+
+class Phases:
+    """Seconds by phase, in order."""
+
+    def __init__(self) -> None:
+        self.start = time.time()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    @property
+    def total(self) -> float:
+        return time.time() - self.start
+
+
+class Scanned(Protocol):
+    """What the report needs of a scan."""
+
+    num_valid: int
+    num_distinct: int
+    num_reused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedReport:
+    """Counts and times of one run. Rows that were taken over whole are not scanned again."""
+
+    out: str
+    folder: str
+    rows: int
+    quarantined: int
+    truncated: int
+    lost_tokens: int
+    embedded: int = 0
+    reused: int = 0
+    repeats: int = 0
+    tokens: int = 0
+    tokens_saved: int = 0
+    padding_avoided: int = 0
+    unknown_tokens: int = 0
+    tokens_per_second: float = 0.0
+    num_actors: int = 0
+    seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+    private_bytes: dict[str, int] = field(default_factory=dict)
+    started: float = 0.0
+    first_unit_started: float = 0.0
+    finished: float = 0.0
+
+    @classmethod
+    def nothing_to_do(cls, out: str, manifest: Manifest) -> "EmbedReport":
+        return cls(out=out, **_published(out, manifest))
+
+    @classmethod
+    def of(
+        cls,
+        out: str,
+        manifest: Manifest,
+        counts: Scanned,
+        encoded: list[dict[str, Any]],
+        phases: Phases,
+        num_actors: int,
+    ) -> "EmbedReport":
+        tokens = sum(unit["num_tokens"] for unit in encoded)
+        seconds = phases.seconds.get("embed", 0.0)
+        return cls(
+            out=out,
+            **_published(out, manifest),
+            embedded=sum(unit["num_encoded"] for unit in encoded),
+            reused=counts.num_reused,
+            repeats=counts.num_valid - counts.num_distinct,
+            tokens=tokens,
+            tokens_saved=max(0, manifest.facts["tokens"] - tokens),
+            padding_avoided=sum(unit["num_padding"] for unit in encoded),
+            unknown_tokens=sum(unit["num_unknown"] for unit in encoded),
+            tokens_per_second=tokens / seconds if seconds else 0.0,
+            num_actors=num_actors,
+            seconds=phases.total,
+            phases={name: round(value, 3) for name, value in phases.seconds.items()},
+            private_bytes={
+                "driver": peak_private_bytes(),
+                "actor": max((unit["private_bytes"] for unit in encoded), default=0),
+            },
+            started=phases.start,
+            first_unit_started=min((unit["start"] for unit in encoded), default=0.0),
+            finished=time.time(),
+        )
+
+
+def _published(out: str, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "folder": f"{out.rstrip('/')}/data/{manifest.generation}",
+        "rows": manifest.rows,
+        "quarantined": manifest.quarantined,
+        "truncated": manifest.facts["truncated"],
+        "lost_tokens": manifest.facts["lost_tokens"],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedEstimate:
+    """What a run would do."""
+
+    files: int
+    units: int
+    rows: int
+    distinct: int
+    reused: int
+    to_embed: int
+    tokens: int
+    seconds: tuple[float, ...]
+    actors: int
+    bytes_out: int

@@ -1,0 +1,1 @@
+"""A corpus of files, cut into units of rows."""

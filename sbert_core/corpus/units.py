@@ -1,0 +1,50 @@
+"""Row counts of files -> units: the pieces of work of a job.
+
+In:  each file's rows and bytes of text per row.
+Out: Units: fixed row ranges of one file, decided by counts alone, so that adding or removing a
+     file leaves the units of the others as they are.
+"""
+
+from dataclasses import dataclass
+
+MAX_ROWS = 65_536
+MIN_ROWS = 4096
+MAX_TEXT_BYTES = 128 * 2**20
+UNITS_PER_FILE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows first_row..first_row+num_rows of one file; one part and one commit."""
+
+    number: int
+    path: str
+    first_row: int
+    num_rows: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:06d}"
+
+
+def rows_per_unit(num_rows: int, text_bytes_per_row: float, wanted: int | None = None) -> int:
+    """A power of two that gives a large file some 32 units, within bounds of rows and bytes.
+
+    Fewer rows than 4096 leave too few texts of equal length to share a batch; more than 65,536
+    are much work to lose.
+    """
+    rows = wanted or min(MAX_ROWS, max(MIN_ROWS, _power_of_two(num_rows // UNITS_PER_FILE)))
+    by_bytes = int(MAX_TEXT_BYTES / max(1.0, text_bytes_per_row))
+    return max(1, min(rows, by_bytes))
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest one not below the number."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def units_of(path: str, num_rows: int, per_unit: int) -> list[tuple[str, int, int]]:
+    """Path, first row and number of rows of each unit of a file."""
+    return [
+        (path, first, min(per_unit, num_rows - first)) for first in range(0, num_rows, per_unit)
+    ]

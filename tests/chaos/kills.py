@@ -1,0 +1,95 @@
+"""kill -9 of drivers, actors and write tasks at random moments, and what must be true after."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SBERT = Path(sys.executable).parent / "sbert"
+DEADLINE_SECONDS = 240
+# How the processes of a job call themselves.
+VICTIMS = {
+    "actor": ("MapWorker(MapBatches(UnitEmbedder))",),
+    "write task": ("MapBatches(UnitFiller",),
+}
+
+
+class Job:
+    """One command, started again until it ends by itself."""
+
+    def __init__(self, words: list[str], log: Path, env: dict[str, str] | None = None) -> None:
+        self.words = [str(SBERT), *words]
+        self.log = log
+        self.env = {**os.environ, **(env or {})}
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.words, stdout=log, stderr=log, env=self.env, start_new_session=True
+            )
+
+    def wait(self, seconds: float = DEADLINE_SECONDS) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout=seconds)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=30)
+
+    def victims(self, kind: str) -> list[int]:
+        """Processes of the given kind below the driver."""
+        assert self.process is not None
+        parents = {}
+        names = {}
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    stat = (folder / "stat").read_text()
+                    title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                except OSError:
+                    continue
+                parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+                names[int(folder.name)] = title
+        return [
+            pid
+            for pid, title in names.items()
+            if any(word in title for word in VICTIMS[kind])
+            and _descends(pid, self.process.pid, parents)
+        ]
+
+
+def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != ancestor:
+        pid = parents[pid]
+    return pid == ancestor
+
+
+def kill_one(job: Job, kind: str, rng: random.Random, seconds: float) -> bool:
+    """Kill the driver, or a worker of a kind, at a random moment; False if there was none."""
+    deadline = time.monotonic() + seconds
+    if kind == "driver":
+        time.sleep(rng.uniform(1, seconds))
+        if job.is_running:
+            job.kill()
+            return True
+        return False
+    while job.is_running and time.monotonic() < deadline:
+        if pids := job.victims(kind):
+            time.sleep(rng.uniform(0, 2.0))
+            pids = job.victims(kind) or pids
+            try:
+                os.kill(rng.choice(pids), signal.SIGKILL)
+                return True
+            except ProcessLookupError:
+                continue
+        time.sleep(0.05)
+    return False

