@@ -36,8 +36,9 @@ from workers.units import UnitJob
 SCAN_ROWS = 1_000_000
 TASKS_PER_CPU = 2
 POLL_SECONDS = 0.5
-# A unit's deaths are bounded by the worker; this only ends what never reaches one.
-MAX_TASK_RETRIES = 50
+# Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
+# gives up. An actor that dies before its first unit is counted here.
+MAX_START_DEATHS = 5
 NO_PROGRESS_SECONDS = 4 * 3600
 
 
@@ -169,8 +170,6 @@ class EmbedCluster(contextlib.ExitStack):
                     fn_constructor_kwargs={"job": job, "setup": setup, "board": board},
                     num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
                     **({"num_gpus": num_gpus} if num_gpus else {}),
-                    max_restarts=-1,
-                    max_task_retries=MAX_TASK_RETRIES,
                 )
                 results = _rows(dataset)
         return results
@@ -278,6 +277,7 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     context.target_max_block_size = None
     context.enable_progress_bars = False
     context.execution_no_progress_timeout_s = NO_PROGRESS_SECONDS
+    context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
     rows = [
         {"number": u.number, "path": u.path, "first_row": u.first_row, "num_rows": u.num_rows}
         for u in units

@@ -202,7 +202,7 @@ class Embedding:
     def run(self, cluster: EmbedCluster) -> EmbedReport:
         """Plan or take up the plan, embed, fill, publish."""
         plan, counts, scale, quality = self._planned(cluster)
-        job = self._job(plan, scale, counts)
+        job = self._job(plan, scale)
         try:
             encoded = self._embed(cluster, plan, counts, job)
             self._fill(cluster, plan, job)
@@ -210,13 +210,13 @@ class Embedding:
             raise PartialWork(self._saved(plan, job, "stopped")) from None
         except OSError as error:
             raise PartialWork(self._saved(plan, job, f"{error.strerror or error}")) from error
-        with self.phases("publish"):
-            manifest = self._manifest(plan, job, counts, scale, quality)
-            report = EmbedReport.of(
-                self.spec.out, manifest, counts, encoded, self.phases, cluster.num_actors
-            )
-            rows_in = sum(counts.rows_in.values()) + _linked_rows(plan)
-            self.out.publish(manifest, rows_in=rows_in, run=asdict(report))
+        with self.phases("manifest"):
+            manifest = self._manifest(plan, job, scale, quality)
+        report = EmbedReport.of(
+            self.spec.out, manifest, counts, encoded, self.phases, cluster.num_actors
+        )
+        rows_in = sum(counts.rows_in.values()) + _linked_rows(plan)
+        self.out.publish(manifest, rows_in=rows_in, run=asdict(report))
         return report
 
     def _saved(self, plan: Plan, job: UnitJob, why: str) -> str:
@@ -326,7 +326,7 @@ class Embedding:
 
     # -- embed -----------------------------------------------------------------------------------
 
-    def _job(self, plan: Plan, scale: float | None, counts: Counts) -> UnitJob:
+    def _job(self, plan: Plan, scale: float | None) -> UnitJob:
         num_rows = sum(unit.num_rows for unit in plan.units)
         partitions = -(-max(1, num_rows) // PARTITION_ROWS)
         metadata = {"sbert.space": self.model.space, "sbert.dtype": self.spec.dtype}
@@ -404,9 +404,7 @@ class Embedding:
             "batch_invariant": self.model.batch_invariant,
         }
 
-    def _manifest(
-        self, plan: Plan, job: UnitJob, counts: Counts, scale: float | None, quality: dict
-    ) -> Manifest:
+    def _manifest(self, plan: Plan, job: UnitJob, scale: float | None, quality: dict) -> Manifest:
         commits = self._commits(job)
         files, quarantine = [], []
         totals = dict.fromkeys(("documents", "truncated", "lost_tokens", "tokens"), 0)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import pytest
 import torch
@@ -140,3 +141,25 @@ def texts() -> list[str]:
     lengths = (torch.rand(60).pow(3) * 80).int() + 1
     picks = [torch.randint(len(WORDS), (int(length),)) for length in lengths]
     return [" ".join(WORDS[word] for word in pick) for pick in picks]
+
+
+@pytest.fixture(scope="session")
+def ray_address():
+    """One Ray for all tests of jobs, in processes of its own; every job joins and leaves it."""
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - only jobs that need Ray pay for it
+
+    before = os.environ.get("RAY_AUTH_MODE")
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 4,
+            "object_store_memory": 200 * 2**20,
+            "include_dashboard": False,
+        },
+    )
+    yield cluster.address
+    cluster.shutdown()
+    os.environ.pop("RAY_AUTH_MODE")
+    if before is not None:
+        os.environ["RAY_AUTH_MODE"] = before

@@ -2,14 +2,8 @@
 
 import os
 import random
-import sys
-from pathlib import Path
 
 import pytest
-from kills import DEADLINE_SECONDS, Job, kill_one
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "pipelines"))
-
 from embedding import (
     assert_nothing_but_the_artifact,
     published_bytes,
@@ -19,6 +13,7 @@ from embedding import (
     table_of,
     write_corpus,
 )
+from kills import DEADLINE_SECONDS, Job, kill_one
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(3600)]
 # `make test` tries each kind once or twice, `make chaos` all twenty.
