@@ -109,7 +109,7 @@ class UnitJob:
         owner = Owner(claims["owner_unit"], claims["owner_row"], claims["occurrence"])
         numbers = np.unique(owner.unit).tolist()
         blocks = {number: self.block(number, unit, own) for number in numbers} or {unit.number: own}
-        part = part_of(rows, owner, blocks, unit=unit.name, has_chunks=self.has_chunks)
+        part = part_of(rows, owner, blocks, unit=unit.place, has_chunks=self.has_chunks)
         return self._write(unit, len(rows), part)
 
     def _write(self, unit: Unit, num_rows: int, part: Part) -> dict:

@@ -24,7 +24,13 @@ class Unit:
 
     @property
     def name(self) -> str:
+        """Sorts in the order of the corpus; another when files are added before it."""
         return f"{self.number:06d}"
+
+    @property
+    def place(self) -> str:
+        """The same whatever other files there are."""
+        return f"{self.path}:{self.first_row}"
 
 
 def rows_per_unit(num_rows: int, text_bytes_per_row: float, wanted: int | None = None) -> int:
