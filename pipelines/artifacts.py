@@ -10,7 +10,7 @@ Out: a published artifact, or the one that was there before.
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,11 +128,13 @@ class Writer:
     def claim(cls, place: str | Path) -> Iterator["Writer"]:
         """Hold the output; BusyError if another run does."""
         storage = storage_at(place)
-        try:
-            with storage.lock():
-                yield cls(storage)
-        except PermissionError as error:
-            raise PermissionError(f"{place} cannot be written: {error.strerror}") from error
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(storage.lock())
+            except OSError as error:
+                reason = error.strerror or error
+                raise ValueError(f"out {place} cannot be written: {reason}") from error
+            yield cls(storage)
 
     def publish(self, manifest: Manifest, *, rows_in: int, run: dict[str, Any]) -> None:
         """Make the generation the artifact, if every row is accounted for and nobody else did."""

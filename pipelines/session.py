@@ -14,6 +14,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import ray
@@ -34,7 +35,7 @@ def ray_session(
     The embedded Ray gets a token of its own, readable by its user alone.
     """
     with _ray_home(folder) as home:
-        token = {} if address else {"RAY_AUTH_TOKEN_PATH": str(_new_token(home))}
+        token = {} if address else {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
@@ -145,8 +146,14 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _new_token(home: Path) -> Path:
-    token = home / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    return token
+@cache
+def _token() -> str:
+    """One for the process: Ray reads a token once and keeps it for later sessions."""
+    return secrets.token_hex(32)
+
+
+def _token_file(home: Path) -> Path:
+    path = home / "token"
+    path.touch(mode=0o600)
+    path.write_text(_token())
+    return path
