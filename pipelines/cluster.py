@@ -5,6 +5,7 @@ Out: their counts. Everything else is in files.
 """
 
 import contextlib
+import logging
 import os
 import tempfile
 import threading
@@ -147,15 +148,18 @@ class EmbedCluster(contextlib.ExitStack):
         return f"{storage.uri}/{work}/model"
 
     def embed(
-        self, units: list[Unit], num_rows: int, job: UnitJob, setup: EncoderSetup
+        self, units: list[Unit], num_rows: int, num_tokens: int, job: UnitJob, setup: EncoderSetup
     ) -> list[dict[str, Any]]:
-        """Pass 1 on warm actors; progress comes from a board they write on."""
+        """Pass 1 on warm actors; progress comes from a board they write on.
+
+        num_tokens: about how many; the time that is left follows from them.
+        """
         self._connect()
         num_gpus = self._gpus_per_actor()
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         board: Any = ray.remote(num_cpus=0)(Board).remote()
         results = []
-        with progress("embed", num_rows, f"{self.num_actors} actors") as advance:
+        with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
             with _polled(board, advance):
                 dataset = _units_dataset(units).map_batches(
                     UnitEmbedder,
@@ -273,6 +277,7 @@ def _unordered(function: Callable, calls: list[tuple]) -> Iterator[tuple[int, An
 
 def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     """One unit, one row, one block: a unit is the piece that is tried again."""
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # our own lines say how far it is
     context = DataContext.get_current()
     context.target_max_block_size = None
     context.enable_progress_bars = False

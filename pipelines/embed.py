@@ -27,10 +27,11 @@ from pipelines.planning import Plan, make_plan
 from pipelines.specs import EmbedSpec
 from pipelines.summary import EmbedEstimate, EmbedReport, Phases, library_versions
 from sbert_core.corpus.files import Corpus, Format, find_corpus
-from sbert_core.corpus.rows import CorruptFile
+from sbert_core.corpus.rows import CorruptFile, Text
 from sbert_core.corpus.units import Unit
 from sbert_core.encoder.fingerprint import digest
 from sbert_core.storage import storage_at
+from sbert_core.text import invalid_reason
 from sbert_core.vectors.dtypes import VectorType, calibrated_scale, cosine_errors
 from workers.embedder import EncoderSetup
 from workers.scan import Shuffle
@@ -42,6 +43,7 @@ PARTITION_ROWS = 1_000_000
 SAMPLE_UNITS = 16
 SAMPLE_TEXTS = 2048
 ESTIMATE_TEXTS = 512
+TOKEN_SAMPLE = 2048
 # Between a measurement on a few texts and a whole job lie start-up, luck and other users.
 ESTIMATE_RANGE = (0.8, 1.6)
 ESTIMATED_ROW_BYTES = 60  # id, hash and counts beside the vector
@@ -314,11 +316,11 @@ class Embedding:
         scale = calibrated_scale(sample) if kind is VectorType.INT8 else None
         return scale, {"sample": len(sample), **cosine_errors(sample, kind, scale)}
 
-    def sample(self, plan: Plan, num_texts: int) -> list[object]:
+    def sample(self, plan: Plan, num_texts: int) -> list[Text]:
         """Some texts from units all over the corpus; the same for the same corpus."""
         reading = plan.reading(self.spec, self.corpus, self.workplace)
         chosen = plan.new_units[:: max(1, len(plan.new_units) // SAMPLE_UNITS)]
-        texts: list[object] = []
+        texts: list[Text] = []
         for unit in chosen:
             num_rows = min(unit.num_rows, -(-num_texts // len(chosen)))
             texts += reading.read(unit.path, unit.first_row, num_rows).texts
@@ -373,8 +375,16 @@ class Embedding:
         # The longest first: what is left for the end is short.
         todo.sort(key=lambda unit: (-counts.own_chars[unit.number], unit.number))
         num_rows = sum(counts.own_rows[unit.number] for unit in todo)
+        num_chars = sum(counts.own_chars[unit.number] for unit in todo)
+        num_tokens = round(num_chars * self._tokens_per_char(plan))
         with self.phases("embed"):
-            return cluster.embed(todo, num_rows, job, self._setup(cluster))
+            return cluster.embed(todo, num_rows, num_tokens, job, self._setup(cluster))
+
+    def _tokens_per_char(self, plan: Plan) -> float:
+        """From a few texts, cut as the model cuts them."""
+        texts = [str(t) for t in self.sample(plan, TOKEN_SAMPLE) if not invalid_reason(t)]
+        num_tokens = sum(len(t.ids) for t in self.model.encoder.tokens_of(texts))
+        return num_tokens / max(1, sum(map(len, texts)))
 
     def _setup(self, cluster: EmbedCluster) -> EncoderSetup:
         return self.model.setup(cluster.place_model(self.model, self.out.storage, self.work))

@@ -5,6 +5,7 @@ Out: what Encoder.load takes; for `demo`, the folder of the verified MiniLM.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -79,7 +80,7 @@ class PinnedModel:
     def batch_invariant(self) -> bool:
         return self.encoder.batch_invariant
 
-    def documents(self, texts: list[object]) -> Documents:
+    def documents(self, texts: Sequence[object]) -> Documents:
         return encoded_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
 
     def setup(self, place: str) -> EncoderSetup:

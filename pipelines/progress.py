@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 log = logging.getLogger(__name__)
 
@@ -17,80 +17,88 @@ Advance = Callable[[int, int], None]
 
 
 @contextmanager
-def progress(label: str, num_rows: int, by: str = "") -> Iterator[Advance]:
+def progress(label: str, num_rows: int, num_tokens: int = 0, by: str = "") -> Iterator[Advance]:
     """A function to call with the rows and tokens done since the last call.
 
+    num_tokens: about how many there are. Texts go by length, so rows say little of the time left.
     by: who does the work, shown beside the speed.
     """
+    meter = _Meter(num_rows, num_tokens, by)
     if sys.stderr.isatty():
-        with _bar(label, num_rows, by) as advance:
+        with _bar(label, meter) as advance:
             yield advance
     else:
-        yield _lines(label, num_rows, by)
+        yield _lines(label, meter)
 
 
 @contextmanager
-def _bar(label: str, num_rows: int, by: str) -> Iterator[Advance]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    meter = _Meter(num_rows)
+def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(label, total=num_rows, speed=by)
+        task = bars.add_task(label, total=1.0, said=meter.by)
 
         def advance(rows: int, tokens: int) -> None:
             meter.add(rows, tokens)
-            bars.update(task, advance=rows, speed=", ".join(filter(None, (meter.speed, by))))
+            bars.update(task, completed=meter.share_done, said=str(meter))
 
         yield advance
 
 
-def _lines(label: str, num_rows: int, by: str) -> Advance:
-    meter = _Meter(num_rows)
-    with_whom = f", {by}" if by else ""
+def _lines(label: str, meter: "_Meter") -> Advance:
     last = time.monotonic()
 
     def advance(rows: int, tokens: int) -> None:
         nonlocal last
         meter.add(rows, tokens)
         now = time.monotonic()
-        if now - last >= LOG_EVERY_SECONDS or meter.rows == num_rows:
+        if now - last >= LOG_EVERY_SECONDS or meter.rows == meter.num_rows:
             last = now
-            log.info("%s: %s%s", label, meter, with_whom)
+            log.info("%s: %s", label, meter)
 
     return advance
 
 
 class _Meter:
-    """Counts, and what they say of speed and of the time that is left."""
+    """Counts, and what they say of speed and of the time that is left.
 
-    def __init__(self, num_rows: int) -> None:
+    The clock starts with the first work done, so that starting up does not pass for slowness.
+    """
+
+    def __init__(self, num_rows: int, num_tokens: int = 0, by: str = "") -> None:
         self.num_rows = num_rows
+        self.num_tokens = num_tokens
+        self.by = by
         self.rows = 0
         self.tokens = 0
-        self.start = time.monotonic()
+        self.first = 0  # tokens of the first report, done before the clock started
+        self.start: float | None = None
 
     def add(self, rows: int, tokens: int) -> None:
         self.rows += rows
         self.tokens += tokens
+        if self.start is None:
+            self.start, self.first = time.monotonic(), tokens
 
     @property
     def seconds(self) -> float:
-        return max(1e-9, time.monotonic() - self.start)
+        return max(1e-9, time.monotonic() - (self.start or time.monotonic()))
+
+    @property
+    def share_done(self) -> float:
+        """By tokens where their number is known, else by rows; done is done."""
+        if self.rows >= self.num_rows:
+            return 1.0
+        by_rows = self.rows / max(1, self.num_rows)
+        return min(0.99, self.tokens / self.num_tokens) if self.num_tokens else by_rows
 
     @property
     def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds
-
-    @property
-    def speed(self) -> str:
-        return f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens else ""
+        return (self.tokens - self.first) / self.seconds
 
     def __str__(self) -> str:
-        left = self.seconds * (self.num_rows - self.rows) / max(1, self.rows)
-        done = f"{self.rows:,} of {self.num_rows:,} rows"
-        return ", ".join(filter(None, (done, self.speed, f"{left:.0f} s left")))
+        said = [f"{self.rows:,} of {self.num_rows:,} rows"]
+        if self.tokens > self.first:
+            said.append(f"{self.tokens_per_second:,.0f} tokens/s")
+        if 0 < self.share_done < 1:
+            said.append(f"{self.seconds * (1 / self.share_done - 1):,.0f} s left")
+        return ", ".join([*said, self.by] if self.by else said)

@@ -19,7 +19,11 @@ from pathlib import Path
 
 import ray
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # else Ray's own C++ log lines reach the terminal
+}
 # A unix socket's path holds at most 107 bytes, and Ray appends up to 64 to its folder.
 LONGEST_RAY_HOME = 42
 OBJECT_STORE_BYTES = 512 * 2**20
