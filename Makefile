@@ -8,7 +8,7 @@ PEERS := .venv-peers
 TEXTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-peers wheel clean
+.PHONY: help install demo test check chaos bench bench-peers bench-embed bench-scale wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,16 @@ bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environ
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
 	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-embed: $(STAMP)  ## the embed job against the encoder alone and a pipeline written by hand
+	$(BIN)/python tests/bench/embed.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-scale: $(STAMP)  ## memory of the embed job at 200k and 2M rows, planning at 1M and 20M
+	$(BIN)/python tests/bench/scale.py
+	$(BIN)/python tests/bench/scale.py --plan --rows 1000000 20000000
+
+chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
+	SBERT_CHAOS_KILLS=20 $(BIN)/pytest -s tests/chaos
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
 	@rm -rf dist build/wheel-check

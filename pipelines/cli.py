@@ -117,7 +117,7 @@ def _fail(message: str, code: int, debug: bool) -> None:
 @click.option("--actors", type=int, help="Embedding actors; one per GPU, or per core.")
 @click.option("--gpus-per-actor", type=float, help="1 where there are GPUs, else 0.")
 @click.option("--cpus-per-actor", type=int, default=1, show_default=True)
-@click.option("--unit-rows", type=int, help="Rows per unit of work; 4,096 to 65,536 by file size.")
+@click.option("--unit-rows", type=int, help="Rows per unit of work; 1,024 to 65,536 by file size.")
 @click.option("--skip-corrupt", is_flag=True, help="Quarantine unreadable files and go on.")
 @click.option("--plan", is_flag=True, help="Show what would be done; write nothing.")
 @job

@@ -25,7 +25,7 @@ from pipelines.session import ray_session
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.reading import Reading
-from sbert_core.corpus.rows import FIELD, CorruptFile, as_parquet
+from sbert_core.corpus.rows import FIELD, CorruptFile, write_parquet_copy
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
 from workers.board import Board
@@ -76,13 +76,15 @@ class EmbedCluster(contextlib.ExitStack):
         names = {file.path: f"{work}/staged/{n:06d}.parquet" for n, file in enumerate(files)}
 
         def stage_one(file: CorpusFile) -> str | None:
-            try:
-                data = as_parquet(corpus.storage, file, text_columns)
-            except CorruptFile as error:
-                if not spec.skip_corrupt:
-                    raise
-                return str(error)
-            storage_at(place).put(names[file.path], data)
+            with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
+                copy = Path(folder) / "copy.parquet"
+                try:
+                    write_parquet_copy(corpus.storage, file, text_columns, copy)
+                except CorruptFile as error:
+                    if not spec.skip_corrupt:
+                        raise
+                    return str(error)
+                storage_at(place).put_file(names[file.path], copy)
             return None
 
         reasons = _all(stage_one, [(file,) for file in files])
@@ -95,7 +97,6 @@ class EmbedCluster(contextlib.ExitStack):
         reading: Reading,
         shuffle: Shuffle,
         out: str,
-        distinct: str,
     ) -> dict[str, Any]:
         """Hash all texts and ids, and settle who encodes what. Returns the fields of Counts."""
         self._connect()
@@ -121,7 +122,7 @@ class EmbedCluster(contextlib.ExitStack):
         _refuse_repeated_ids(plan, reading, settled)
         own_rows = sum((s.own_rows for s in settled), np.zeros(len(plan.units), np.int64))
         own_chars = sum((s.own_chars for s in settled), np.zeros(len(plan.units), np.int64))
-        if distinct == "unit":  # each unit finds its own repeats; here all of it may be its own
+        if not shuffle.with_texts:  # each unit finds its own repeats; all may be its own
             for count in counts:
                 own_rows[count.unit], own_chars[count.unit] = count.num_valid, count.num_chars
         storage_at(shuffle.place).delete([f"{shuffle.folder}/{kind}" for kind in ("texts", "ids")])

@@ -214,8 +214,10 @@ class Embedding:
             raise PartialWork(self._saved(plan, job, f"{error.strerror or error}")) from error
         with self.phases("manifest"):
             manifest = self._manifest(plan, job, scale, quality)
+        storage = self.out.storage
+        accounts = [json.loads(storage.read(s.name)) for s in storage.list(f"{self.work}/accounts")]
         report = EmbedReport.of(
-            self.spec.out, manifest, counts, encoded, self.phases, cluster.num_actors
+            self.spec.out, manifest, accounts, encoded, self.phases, cluster.num_actors
         )
         rows_in = sum(counts.rows_in.values()) + _linked_rows(plan)
         self.out.publish(manifest, rows_in=rows_in, run=asdict(report))
@@ -267,10 +269,13 @@ class Embedding:
                 reading = plan.reading(self.spec, self.corpus, staging)
                 num_rows = sum(unit.num_rows for unit in plan.units)
                 partitions = -(-max(1, num_rows) // PARTITION_ROWS)
-                shuffle = Shuffle(place=self.workplace, folder=self.work, num_partitions=partitions)
-                found = cluster.scan(
-                    plan, reading, shuffle, self.out.storage.uri, self.spec.distinct
+                shuffle = Shuffle(
+                    place=self.workplace,
+                    folder=self.work,
+                    num_partitions=partitions,
+                    with_texts=self.spec.distinct == "corpus",
                 )
+                found = cluster.scan(plan, reading, shuffle, self.out.storage.uri)
                 return plan, Counts(**found)
             except CorruptFile as error:
                 path = next((f.path for f in plan.files if f"/{f.path} " in str(error)), None)

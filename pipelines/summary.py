@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 from pipelines.artifacts import Manifest
 from workers.memory import peak_private_bytes
@@ -38,17 +38,13 @@ class Phases:
         return time.time() - self.start
 
 
-class Scanned(Protocol):
-    """What the report needs of a scan."""
-
-    num_valid: int
-    num_distinct: int
-    num_reused: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedReport:
-    """Counts and times of one run. Rows that were taken over whole are not scanned again."""
+    """Counts and times of one run.
+
+    embedded, tokens and times are this run's; reused, repeats and tokens saved are the artifact's,
+    whatever number of runs it took. Units that were taken over whole are not counted among them.
+    """
 
     out: str
     folder: str
@@ -81,7 +77,7 @@ class EmbedReport:
         cls,
         out: str,
         manifest: Manifest,
-        counts: Scanned,
+        accounts: list[dict[str, Any]],
         encoded: list[dict[str, Any]],
         phases: Phases,
         num_actors: int,
@@ -92,10 +88,10 @@ class EmbedReport:
             out=out,
             **_published(out, manifest),
             embedded=sum(unit["num_encoded"] for unit in encoded),
-            reused=counts.num_reused,
-            repeats=counts.num_valid - counts.num_distinct,
+            reused=sum(unit["num_reused"] for unit in accounts),
+            repeats=sum(unit["num_repeats"] for unit in accounts),
             tokens=tokens,
-            tokens_saved=max(0, manifest.facts["tokens"] - tokens),
+            tokens_saved=manifest.facts["tokens"] - sum(unit["num_tokens"] for unit in accounts),
             padding_avoided=sum(unit["num_padding"] for unit in encoded),
             unknown_tokens=sum(unit["num_unknown"] for unit in encoded),
             tokens_per_second=tokens / seconds if seconds else 0.0,

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import secrets
+import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -29,6 +30,7 @@ from obstore.store import S3Store
 LEASE_SECONDS = 60.0
 LOCK = "_lock"
 TEMPORARY = "_work/tmp"
+COPY_BYTES = 8 * 2**20
 
 
 class BusyError(Exception):
@@ -66,6 +68,8 @@ class Storage(Protocol):
     def list(self, prefix: str = "") -> Iterator[Stat]: ...
 
     def put(self, name: str, data: bytes) -> None: ...
+
+    def put_file(self, name: str, source: Path) -> None: ...
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None: ...
 
@@ -126,13 +130,21 @@ class LocalStorage:
                     yield stat
 
     def put(self, name: str, data: bytes) -> None:
+        self._put(name, io.BytesIO(data))
+
+    def put_file(self, name: str, source: Path) -> None:
+        """The file's contents, without holding them in memory."""
+        with source.open("rb") as file:
+            self._put(name, file)
+
+    def _put(self, name: str, source: BinaryIO) -> None:
         target = self.root / name
         temporary = self.root / TEMPORARY / f"{os.getpid()}-{secrets.token_hex(4)}"
         temporary.parent.mkdir(parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
-                file.write(data)
+                shutil.copyfileobj(source, file, COPY_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
@@ -245,6 +257,9 @@ class ObjectStorage:
 
     def put(self, name: str, data: bytes) -> None:
         obstore.put(self._store, self._key(name), data)
+
+    def put_file(self, name: str, source: Path) -> None:
+        obstore.put(self._store, self._key(name), source)
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
         mode: Any = "create" if version is None else {"e_tag": version}

@@ -25,6 +25,7 @@ from workers.units import UnitJob, is_own, needs_others
 SUSPECT_DEATHS = 2
 MAX_DEATHS = 12
 REPORT_SECONDS = 0.5
+PLAIN_BATCH = 32  # what a plain loop over a model uses by default
 
 
 class Embedder:
@@ -96,6 +97,14 @@ class UnitEmbedder:
             documents = self._documents(unit, texts, deaths)
             seconds = time.time() - began
         block = _block(documents, own["row"].astype(np.int64), self.job)
+        account = {
+            **self.job.account(claims, len(texts)),
+            "num_tokens": int(documents.distinct_lengths.sum()),
+            "num_unknown": documents.num_unknown_tokens,
+            "num_padding": _num_padding(documents.distinct_lengths),
+        }
+        # Before the vectors: what a rerun finds done it also finds accounted for.
+        self.job.keep_account(unit, account)
         if (lent := own["row"][own["is_lent"]]).size:
             write_block(self.job.storage, self.job.lent_name(unit.number), block.only(lent))
         if needs_others(unit, claims, self.job.num_units):
@@ -103,17 +112,16 @@ class UnitEmbedder:
         else:
             self.job.committed(unit, rows, claims, block)
         deaths.forget()
-        return pa.table(
-            {
-                "unit": [unit.number],
-                "num_encoded": [len(texts)],
-                "num_tokens": [int(documents.distinct_lengths.sum())],
-                "num_unknown": [documents.num_unknown_tokens],
-                "num_padding": [_num_padding(documents.distinct_lengths)],
-                "model_seconds": [seconds],
-                "start": [start],
-                "private_bytes": [peak_private_bytes()],
-            }
+        return pa.Table.from_pylist(
+            [
+                {
+                    "unit": unit.number,
+                    **account,
+                    "model_seconds": seconds,
+                    "start": start,
+                    "private_bytes": peak_private_bytes(),
+                }
+            ]
         )
 
     def _documents(self, unit: Unit, texts: list[object], deaths: "_Deaths") -> Documents:
@@ -147,12 +155,10 @@ def _block(documents: Documents, rows: np.ndarray, job: UnitJob) -> Block:
     )
 
 
-def _num_padding(lengths: np.ndarray, batch_size: int = 32) -> int:
-    """Padding of plain batches of 32 texts in the order they came."""
-    ends = range(0, len(lengths), batch_size)
-    return int(
-        sum(lengths[i : i + 32].max() * len(lengths[i : i + 32]) for i in ends) - lengths.sum()
-    )
+def _num_padding(lengths: np.ndarray) -> int:
+    """Padding of plain batches of texts in the order they came."""
+    batches = [lengths[i : i + PLAIN_BATCH] for i in range(0, len(lengths), PLAIN_BATCH)]
+    return int(sum(len(batch) * batch.max() - batch.sum() for batch in batches))
 
 
 class _Deaths:

@@ -19,11 +19,18 @@ class UnitFiller:
         unit = Unit(**batch.to_pylist()[0])
         rows = self.job.read(unit)
         claims = self.job.claims(unit, rows)
-        record = self.job.committed(unit, rows, claims, self._own(unit))
+        own = self._own(unit)
+        if own is None:
+            self.job.keep_account(unit, self.job.account(claims, num_encoded=0))
+        record = self.job.committed(unit, rows, claims, own or self._nothing())
         return pa.table({"unit": [unit.number], "documents": [record["documents"]]})
 
-    def _own(self, unit: Unit) -> Block:
-        if self.job.storage.stat(self.job.stash_name(unit)) is not None:
-            return read_block(self.job.storage, self.job.stash_name(unit))
+    def _own(self, unit: Unit) -> Block | None:
+        """What pass 1 encoded for this unit, if anything."""
+        if self.job.storage.stat(self.job.stash_name(unit)) is None:
+            return None
+        return read_block(self.job.storage, self.job.stash_name(unit))
+
+    def _nothing(self) -> Block:
         empty = np.empty((0, self.dim), self.job.dtype.value)
         return Block({name: np.empty(0, np.int64) for name in FACTS}, empty, {})

@@ -37,11 +37,15 @@ class ScanCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle:
-    """Where the records go: `folder` below `place`."""
+    """Where the records go: `folder` below `place`.
+
+    with_texts: whether texts are compared across units, or ids alone.
+    """
 
     place: str
     folder: str
     num_partitions: int
+    with_texts: bool
 
     def write(self, kind: str, name: str, records: list[np.ndarray]) -> None:
         every = np.concatenate([np.empty(0, RECORD), *records])
@@ -80,7 +84,7 @@ def scan_units(reading: Reading, units: list[Unit], shuffle: Shuffle) -> list[Sc
             total_chars += int(num_chars[is_valid].sum())
         counts.append(ScanCount(unit.number, num_rows, num_valid, total_chars))
     name = units[0].name
-    shuffle.write("texts", name, texts)
+    shuffle.write("texts", name, texts if shuffle.with_texts else [])
     shuffle.write("ids", name, ids)
     return counts
 
@@ -101,7 +105,8 @@ def scan_source(
     linked: the unit the part is linked as and that unit's first row.
     """
     position, hashes, ids = document_hashes(storage_at(place), name)
-    shuffle.write("texts", f"source-{number:06d}", [records_of(hashes, number, position)])
+    texts = [records_of(hashes, number, position)] if shuffle.with_texts else []
+    shuffle.write("texts", f"source-{number:06d}", texts)
     records = []
     if linked is not None:
         records = [records_of(_id_hashes(ids, name, position), linked[0], position)]

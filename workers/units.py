@@ -66,6 +66,20 @@ class UnitJob:
     def commit_name(self, unit: Unit) -> str:
         return f"{self.work}/commits/{unit.name}.json"
 
+    def account(self, claims: np.ndarray, num_encoded: int) -> dict[str, int]:
+        """What became of a unit's valid rows."""
+        num_reused = int((claims["owner_unit"] >= self.num_units).sum())
+        return {
+            "num_encoded": num_encoded,
+            "num_reused": num_reused,
+            "num_repeats": len(claims) - num_encoded - num_reused,
+            "num_tokens": 0,
+        }
+
+    def keep_account(self, unit: Unit, account: dict[str, int]) -> None:
+        name = f"{self.work}/accounts/{unit.name}.json"
+        self.storage.put(name, json.dumps(account).encode())
+
     def read(self, unit: Unit) -> Rows:
         """The unit's rows that belong to the job."""
         return self.reading.read(unit.path, unit.first_row, unit.num_rows)

@@ -3,14 +3,14 @@
 In:  a file, a row range, column names.
 Out: exactly those rows, streamed; texts decoded one by one, so that a bad byte costs one row.
 
-CSV and JSON lines have no row ranges: `as_parquet` rewrites them once.
+CSV and JSON lines have no row ranges: `write_parquet_copy` rewrites them once.
 """
 
 import hashlib
-import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -163,22 +163,22 @@ def content_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).digest()
 
 
-def as_parquet(storage: Storage, file: CorpusFile, text_columns: Iterable[str]) -> bytes:
-    """A CSV or JSON lines file rewritten as Parquet. Text columns stay text, whatever they hold."""
+def write_parquet_copy(
+    storage: Storage, file: CorpusFile, text_columns: Iterable[str], target: Path
+) -> None:
+    """Rewrite a CSV or JSON lines file, batch by batch. Text columns stay text."""
     reader = {Format.JSONL: _json_batches}.get(file.format, _csv_batches)
-    sink = io.BytesIO()
     writer: pq.ParquetWriter | None = None
     try:
         with pa.input_stream(storage.open(file.path), compression=file.compression) as raw:
             for batch in reader(raw, file, list(text_columns)):
-                writer = writer or pq.ParquetWriter(sink, batch.schema, compression="zstd")
+                writer = writer or pq.ParquetWriter(target, batch.schema, compression="zstd")
                 writer.write_batch(batch)
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(storage, file.path, error) from error
     if writer is None:
         raise CorruptFile(f"{storage.uri}/{file.path} is empty; remove it or give it a header")
     writer.close()
-    return sink.getvalue()
 
 
 def _csv_batches(

@@ -8,9 +8,9 @@ Out: Units: fixed row ranges of one file, decided by counts alone, so that addin
 from dataclasses import dataclass
 
 MAX_ROWS = 65_536
-MIN_ROWS = 4096
+MIN_ROWS = 1024
 MAX_TEXT_BYTES = 128 * 2**20
-UNITS_PER_FILE = 32
+UNITS_PER_FILE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ class Unit:
 
 
 def rows_per_unit(num_rows: int, text_bytes_per_row: float, wanted: int | None = None) -> int:
-    """A power of two that gives a large file some 32 units, within bounds of rows and bytes.
+    """A power of two that gives a large file some 64 units, within bounds of rows and bytes.
 
-    Fewer rows than 4096 leave too few texts of equal length to share a batch; more than 65,536
-    are much work to lose.
+    With few units the last one keeps a worker busy while the others wait: 15 units on two workers
+    cost 6 %. Fewer rows than 1024 leave too few texts of equal length to share a batch; more than
+    65,536 are much work to lose.
     """
     rows = wanted or min(MAX_ROWS, max(MIN_ROWS, _power_of_two(num_rows // UNITS_PER_FILE)))
     by_bytes = int(MAX_TEXT_BYTES / max(1.0, text_bytes_per_row))

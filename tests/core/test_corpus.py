@@ -1,7 +1,6 @@
 """Files, conditions, rows and units of a corpus."""
 
 import gzip
-import io
 import json
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 
 from sbert_core.corpus.files import CorpusFile, find_corpus
 from sbert_core.corpus.reading import IdKind, Reading
-from sbert_core.corpus.rows import CorruptFile, as_parquet, decoded, layout_of, texts_of
+from sbert_core.corpus.rows import CorruptFile, decoded, layout_of, texts_of, write_parquet_copy
 from sbert_core.corpus.units import MAX_ROWS, rows_per_unit, units_of
 from sbert_core.corpus.where import Where
 from sbert_core.storage import LocalStorage
@@ -177,8 +176,9 @@ JSONL = "\n".join(
 )
 def test_csv_and_json_lines_become_parquet_with_text_ids(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
-    copy = as_parquet(LocalStorage(tmp_path), CorpusFile(name, 0, ""), ["text", "id"])
-    table = pq.read_table(io.BytesIO(copy))
+    copy = tmp_path / "copy.parquet"
+    write_parquet_copy(LocalStorage(tmp_path), CorpusFile(name, 0, ""), ["text", "id"], copy)
+    table = pq.read_table(copy)
     assert table.to_pydict() == {"id": ["007", "008"], "text": ["two\nlines", "plain"], "n": [1, 2]}
 
 
@@ -189,7 +189,7 @@ def test_broken_files_name_themselves(tmp_path):
         layout_of(storage, "x.parquet")
     (tmp_path / "x.jsonl").write_bytes(b'{"a": 1}\n{"a": ')
     with pytest.raises(CorruptFile, match="x.jsonl cannot be read"):
-        as_parquet(storage, CorpusFile("x.jsonl", 0, ""), [])
+        write_parquet_copy(storage, CorpusFile("x.jsonl", 0, ""), [], tmp_path / "copy")
     table = pa.table({"id": range(5000), "text": [f"text number {i}" for i in range(5000)]})
     pq.write_table(table, tmp_path / "y.parquet", compression="zstd")
     data = bytearray((tmp_path / "y.parquet").read_bytes())
@@ -200,8 +200,8 @@ def test_broken_files_name_themselves(tmp_path):
 
 
 def test_units_cover_every_row_once_and_depend_on_the_file_alone():
-    assert rows_per_unit(100, 50.0) == 4096
-    assert rows_per_unit(1_000_000, 50.0) == 32_768
+    assert rows_per_unit(100, 50.0) == 1024
+    assert rows_per_unit(1_000_000, 50.0) == 16_384
     assert rows_per_unit(10**9, 50.0) == MAX_ROWS
     assert rows_per_unit(10**9, 100_000.0) == 1342  # 128 MB of text
     assert rows_per_unit(10**6, 50.0, wanted=1000) == 1000
