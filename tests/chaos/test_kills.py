@@ -70,42 +70,91 @@ def test_kills_at_random_moments_change_no_byte(corpus, minilm_folder, undisturb
     print("killed", num_killed)  # noqa: T201 - shown by `make chaos`
 
 
+# Imported by every Python of a job through PYTHONPATH: changes one method of one module.
 SABOTAGE = """
-import os, sys
-def deadly(self, texts, **options):
+import importlib.abc, importlib.util, os, sys
+
+def deadly(plain, self, texts, **options):
     if any("deadly" in str(text) for text in texts):
         os._exit(9)
     return plain(self, texts, **options)
-if os.environ.get("SBERT_SABOTAGE"):
-    import importlib.abc, importlib.machinery
-    class Finder(importlib.abc.MetaPathFinder):
-        def find_spec(self, name, path, target=None):
-            if name != "sbert_core.encoder.model":
-                return None
-            sys.meta_path.remove(self)
-            spec = importlib.util.find_spec(name)
-            load = spec.loader.exec_module
-            def exec_module(module):
-                global plain
-                load(module)
-                plain = module.Encoder.encode_report
-                module.Encoder.encode_report = deadly
-            spec.loader.exec_module = exec_module
-            return spec
+
+def full(plain, self, name, data):
+    if name.startswith("data/"):
+        raise OSError(28, "No space left on device")
+    return plain(self, name, data)
+
+PLANS = {
+    "deadly": ("sbert_core.encoder.model", "Encoder", "encode_report", deadly),
+    "full": ("sbert_core.storage", "LocalStorage", "put", full),
+}
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        module_name, class_name, method, change = PLANS[os.environ["SABOTAGE"]]
+        if name != module_name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            owner = getattr(module, class_name)
+            plain = getattr(owner, method)
+            setattr(owner, method, lambda *args, **options: change(plain, *args, **options))
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+if os.environ.get("SABOTAGE"):
     sys.meta_path.insert(0, Finder())
 """
+
+
+def sabotaged(tmp_path, plan: str) -> dict[str, str]:
+    (tmp_path / "sitecustomize.py").write_text(SABOTAGE)
+    return {"PYTHONPATH": str(tmp_path), "SABOTAGE": plan}
 
 
 def test_row_that_kills_its_process_is_quarantined_alone(minilm_folder, tmp_path):
     texts = sentences(300)
     texts[77] = "a deadly word"
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(texts)})
-    (tmp_path / "sitecustomize.py").write_text(SABOTAGE)
-    env = {"PYTHONPATH": str(tmp_path), "SBERT_SABOTAGE": "1"}
     out = tmp_path / "out"
-    job = Job(words(corpus, out, minilm_folder), tmp_path / "log", env)
+    job = Job(words(corpus, out, minilm_folder), tmp_path / "log", sabotaged(tmp_path, "deadly"))
     job.start()
     assert job.wait() == 0, job.log.read_text()
     bad = [(row["id"], row["reason"]) for row in quarantine_of(out)]
     assert bad == [("r77", "kills the encoder's process")]
     assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(300) if n != 77]
+
+
+def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, tmp_path):
+    out = tmp_path / "out"
+    small = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(1500))})
+    options = words(small, out, minilm_folder)
+    first = Job([*options, "--limit", "1"], tmp_path / "log")
+    first.start()
+    assert first.wait() == 0, first.log.read_text()
+    before = published_bytes(out)
+    job = Job(options, tmp_path / "full.log", sabotaged(tmp_path, "full"))
+    job.start()
+    assert job.wait() == 3
+    last = job.log.read_text().splitlines()[-1]
+    assert "No space left on device; 0 of 6 units are saved" in last
+    assert published_bytes(out) == before
+    again = Job(options, tmp_path / "log")
+    again.start()
+    assert again.wait() == 0
+    assert len(table_of(out)) == 1500
+    assert_nothing_but_the_published(out)
+
+
+def assert_nothing_but_the_published(out) -> None:
+    """As above, but for the generation before, which is kept for its readers."""
+    current = {path.split("/")[1] for path in published_bytes(out) if "/" in path}
+    others = {path.name for path in (out / "data").iterdir()} - current
+    assert len(others) == 1
+    assert not (out / "_work").exists()
+    assert not (out / "_ray").exists()
