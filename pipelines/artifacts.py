@@ -144,12 +144,13 @@ class Writer:
                 f"{self.storage.uri}: {found} of {rows_in} rows are accounted for; "
                 "nothing was published, repeat the command"
             )
+        self.storage.put(RUN, json.dumps(run, indent=1).encode())
+        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
+        # Only the one that published removes anything: a run that lost its place deletes nothing.
         listed = {file.path for file in (*manifest.files, *manifest.quarantine)}
         for folder in (DATA, QUARANTINE):
             here = self.storage.list(f"{folder}/{manifest.generation}")
             self.storage.delete([stat.name for stat in here if stat.name not in listed])
-        self.storage.put(RUN, json.dumps(run, indent=1).encode())
-        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
         previous = {self.current.generation} if self.current else set()
         self.tidy({manifest.generation, *previous})
 

@@ -1,6 +1,7 @@
 """Words -> specs, artifacts -> words. Jobs and their libraries load when one runs."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def job(command: Callable[..., None]) -> Callable[..., None]:
 def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: object) -> Any:  # noqa: ANN401
     """Run a stage by name; a failure becomes one line and an exit code."""
     configure_logs(json_log, debug)
+    signal.signal(signal.SIGTERM, _interrupted)  # as Ctrl-C: preempted jobs save what they have
     try:
         spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
         return import_module(f"pipelines.{stage}").run(spec)
@@ -70,6 +72,10 @@ def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: 
         if (code := EXIT_BY_NAME.get(name)) is not None:
             _fail(f"error: {error}", code, debug)
         _fail(f"unexpected {name}: {reason[-1] if reason else name}", EXIT_UNEXPECTED, debug)
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _fail(message: str, code: int, debug: bool) -> None:

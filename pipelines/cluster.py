@@ -108,13 +108,14 @@ class EmbedCluster(contextlib.ExitStack):
                 counts += found
                 advance(sum(count.num_rows for count in found), 0)
         names = [span[0].name for span in spans]
-        linked = {link.data.path: number for number, link in plan.links.items()}
+        linked = {link.data.path: (number, link) for number, link in plan.links.items()}
         sources = []
         for number, (name, _) in enumerate(plan.sources, start=len(plan.units)):
-            unit = linked.get(name)
-            sources.append((out, name, number, None if unit is None else (unit, 0), shuffle))
+            unit, link = linked.get(name, (None, None))
+            bad = link.quarantine.path if link is not None and link.quarantine else None
+            sources.append((out, name, number, unit, bad, shuffle))
         _all(scan_source, sources)
-        names += [f"source-{number:06d}" for _, _, number, _, _ in sources]
+        names += [f"source-{source[2]:06d}" for source in sources]
         partitions = list(range(shuffle.num_partitions))
         settled: list[PartitionCount] = _all(
             settle, [(shuffle, names, p, len(plan.units)) for p in partitions]
@@ -267,13 +268,18 @@ def _unordered(function: Callable, calls: list[tuple]) -> Iterator[tuple[int, An
     limit = max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
     waiting = list(enumerate(calls))[::-1]
     running: dict[Any, int] = {}
-    while waiting or running:
-        while waiting and len(running) < limit:
-            number, arguments = waiting.pop()
-            running[remote.remote(*arguments)] = number
-        done, _ = ray.wait(list(running), num_returns=1)
-        with worker_error():
-            yield running.pop(done[0]), ray.get(done[0])
+    try:
+        while waiting or running:
+            while waiting and len(running) < limit:
+                number, arguments = waiting.pop()
+                running[remote.remote(*arguments)] = number
+            done, _ = ray.wait(list(running), num_returns=1)
+            with worker_error():
+                yield running.pop(done[0]), ray.get(done[0])
+    finally:
+        # After an error nothing may go on writing behind the back of the next attempt.
+        if running:
+            ray.wait(list(running), num_returns=len(running))
 
 
 def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import WORK, DataFile, Manifest, Writer
+from pipelines.artifacts import DATA, WORK, DataFile, Manifest, Writer
 from pipelines.cluster import EmbedCluster, num_cores
 from pipelines.models import PinnedModel, pinned_model
-from pipelines.planning import Plan, make_plan
+from pipelines.planning import Plan, known_files, make_plan
 from pipelines.specs import EmbedSpec
 from pipelines.summary import EmbedEstimate, EmbedReport, Phases, library_versions
 from sbert_core.corpus.files import Corpus, Format, find_corpus
@@ -150,14 +150,9 @@ class Embedding:
         self.model = model
         self.out = out
         self.phases = phases
+        names = ("template", "id_column", "id", "carry", "where", "long", "dtype", "unit_rows")
         self.shape = digest(
-            {
-                "model_recipe": model.recipe,
-                **{
-                    name: getattr(spec, name)
-                    for name in ("template", "id_column", "id", "carry", "where", "long", "dtype")
-                },
-            }
+            {"model_recipe": model.recipe, **{name: getattr(spec, name) for name in names}}
         )
         files = [(file.path, file.size, file.version) for file in corpus.files]
         whole = {
@@ -165,7 +160,6 @@ class Embedding:
             "corpus": corpus.root,
             "files": files,
             "limit": spec.limit,
-            "unit_rows": spec.unit_rows,
             "distinct": spec.distinct,
             "skip_corrupt": spec.skip_corrupt,
         }
@@ -199,7 +193,9 @@ class Embedding:
     def _unfinished(self) -> list[str]:
         """Generations that were planned but not published."""
         stats = self.out.storage.list(WORK)
-        return sorted({s.name.split("/")[1] for s in stats if s.name.endswith("/plan.json")})
+        found = {s.name.split("/")[1] for s in stats if s.name.endswith("/plan.json")}
+        # A kill right after publishing leaves the work files of what is published.
+        return sorted(found - ({self.out.current.generation} if self.out.current else set()))
 
     def run(self, cluster: EmbedCluster) -> EmbedReport:
         """Plan or take up the plan, embed, fill, publish."""
@@ -219,9 +215,21 @@ class Embedding:
         report = EmbedReport.of(
             self.spec.out, manifest, accounts, encoded, self.phases, cluster.num_actors
         )
+        self._refuse_changed_corpus()
         rows_in = sum(counts.rows_in.values()) + _linked_rows(plan)
         self.out.publish(manifest, rows_in=rows_in, run=asdict(report))
         return report
+
+    def _refuse_changed_corpus(self) -> None:
+        """A file that changed while it was read may have mixed old and new rows."""
+        now = {file.path: file for file in find_corpus(self.spec.corpus).files}
+        changed = [file.path for file in self.corpus.files if now.get(file.path) != file]
+        if changed:
+            self.out.storage.delete([self.work, f"{DATA}/{self.generation}"])
+            raise ValueError(
+                f"{changed[0]} changed while it was being embedded; nothing was published, "
+                "repeat the command when the corpus is at rest"
+            )
 
     def _saved(self, plan: Plan, job: UnitJob, why: str) -> str:
         done = len(self._commits(job))
@@ -236,6 +244,8 @@ class Embedding:
         if storage.stat(place) is not None:
             saved = json.loads(storage.read(place))
             log.info("taking up the plan of an unfinished run")
+            # Interruptions of whole runs are held against no unit.
+            storage.delete([f"{self.work}/attempts"])
             return Plan.from_dict(saved["plan"]), _counts(saved), saved["scale"], saved["quality"]
         with self.phases("plan"):
             plan, counts = self._scanned(cluster)
@@ -267,13 +277,13 @@ class Embedding:
             )
             try:
                 reading = plan.reading(self.spec, self.corpus, staging)
-                num_rows = sum(unit.num_rows for unit in plan.units)
-                partitions = -(-max(1, num_rows) // PARTITION_ROWS)
+                partitions = self._num_partitions(plan)
                 shuffle = Shuffle(
                     place=self.workplace,
                     folder=self.work,
                     num_partitions=partitions,
                     with_texts=self.spec.distinct == "corpus",
+                    with_ids=plan.id_column is not None,
                 )
                 found = cluster.scan(plan, reading, shuffle, self.out.storage.uri)
                 return plan, Counts(**found)
@@ -283,19 +293,21 @@ class Embedding:
                     raise
                 corrupt = corrupt | {path: str(error)}
 
+    def _num_partitions(self, plan: Plan) -> int:
+        """Few enough rows in each, those of earlier runs included, to settle in memory."""
+        num_old = self.out.current.rows if self.out.current else 0
+        num_rows = sum(unit.num_rows for unit in plan.units) + num_old
+        return max(1, -(-num_rows // PARTITION_ROWS))
+
     def _staged(self, cluster: EmbedCluster) -> tuple[dict[str, str], dict[str, str]]:
-        """Parquet copies of files that have no row ranges."""
-        current = self.out.current
-        seen = (
-            {f["path"]: (f["size"], f["version"]) for f in current.made_from["files"]}
-            if current
-            else {}
-        )
+        """Parquet copies of files that have no row ranges, unless all their units are linked."""
+        known: dict[str, Any] = {}
+        if self.spec.id is None and self.spec.limit is None:
+            known = known_files(self.corpus, self.out.current, self.shape)
         files = [
             file
             for file in self.corpus.files
-            if file.format is not Format.PARQUET
-            and (seen.get(file.path) != (file.size, file.version))
+            if file.format is not Format.PARQUET and file.path not in known
         ]
         return cluster.stage(self.corpus, files, self.spec, self.workplace, self.work)
 
@@ -317,6 +329,9 @@ class Embedding:
         current = self.out.current
         if current is not None:
             return current.spec["scale"], current.facts["storage_error"]
+        for name in self._unfinished():  # its vectors are reused, so its scale must be
+            plan_file = json.loads(self.out.storage.read(f"{WORK}/{name}/plan.json"))
+            return plan_file["scale"], plan_file["quality"]
         sample = self.model.documents(self.sample(plan, SAMPLE_TEXTS)).vectors
         scale = calibrated_scale(sample) if kind is VectorType.INT8 else None
         return scale, {"sample": len(sample), **cosine_errors(sample, kind, scale)}
@@ -334,8 +349,7 @@ class Embedding:
     # -- embed -----------------------------------------------------------------------------------
 
     def _job(self, plan: Plan, scale: float | None) -> UnitJob:
-        num_rows = sum(unit.num_rows for unit in plan.units)
-        partitions = -(-max(1, num_rows) // PARTITION_ROWS)
+        partitions = self._num_partitions(plan)
         metadata = {"sbert.space": self.model.space, "sbert.dtype": self.spec.dtype}
         if scale is not None:
             metadata["sbert.scale"] = repr(scale)
@@ -455,6 +469,7 @@ class Embedding:
                 "where": self.spec.where,
                 "limit": self.spec.limit,
                 "types": plan.types,
+                "partition_types": plan.partition_types,
             },
             facts={**totals, "storage_error": quality},
             versions=library_versions(),

@@ -7,6 +7,7 @@ Files with the path, size and version of the last run are not opened at all.
 """
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -125,12 +126,12 @@ def make_plan(
     staged, corrupt: files rewritten as Parquet in `staging`, and files that could not be.
     salvaged: parts of an unfinished run of the same recipe.
     """
-    known = _known_files(corpus, current, shape)
+    known = known_files(corpus, current, shape)
     layouts, broken = _layouts(corpus, known, staging, staged, spec.skip_corrupt)
     corrupt = corrupt | broken
     good = [file for file in corpus.files if file.path not in corrupt]
-    partition_types = _partition_types(good)
-    roles = _Roles(spec, partition_types, current if known else None)
+    hive_types = partition_types(corpus.files)
+    roles = _Roles(spec, hive_types, current if known else None)
     for file in good:
         if file.path in layouts:
             roles.check(file, layouts[file.path].schema)
@@ -147,7 +148,7 @@ def make_plan(
         types=roles.types,
         id_kind=roles.id_kind,
         id_column=roles.id_column,
-        partition_types=partition_types,
+        partition_types=hive_types,
         staged=staged,
     )
     cut = _limited(files, spec, reading_plan.reading(spec, corpus, staging))
@@ -169,11 +170,13 @@ def make_plan(
     )
 
 
-def _known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[str, FilePlan]:
+def known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[str, FilePlan]:
     """Files that are as the published artifact saw them."""
     if current is None or current.made_from["shape"] != shape:
         return {}
     if current.made_from["corpus"] != corpus.root:
+        return {}
+    if current.made_from["partition_types"] != partition_types(corpus.files):
         return {}
     seen = {file["path"]: FilePlan(**file) for file in current.made_from["files"]}
     return {
@@ -211,7 +214,7 @@ def _layouts(
     return good, {path: str(x) for path, x in found.items() if isinstance(x, CorruptFile)}
 
 
-def _partition_types(files: list[CorpusFile]) -> dict[str, str]:
+def partition_types(files: Sequence[CorpusFile]) -> dict[str, str]:
     """Hive columns that every file has; whole numbers where all values are."""
     if not files:
         return {}

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import io
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -26,6 +27,8 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 from obstore.store import S3Store
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 LOCK = "_lock"
@@ -123,7 +126,7 @@ class LocalStorage:
         return Stat(name, found.st_size, str(found.st_mtime_ns))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        for folder, _, files in os.walk(self.root / prefix):
+        for folder, _, files in os.walk(self.root / prefix, followlinks=True):
             for file in files:
                 name = (Path(folder) / file).relative_to(self.root).as_posix()
                 if (stat := self.stat(name)) is not None:
@@ -352,8 +355,12 @@ class _Lease:
 
     def _renew(self) -> None:
         while not self.stop.wait(LEASE_SECONDS / 4):
-            with contextlib.suppress(ConflictError):  # a lost lease is found out by the publish
+            try:
                 self._write(self.version)
+            except ConflictError:
+                return  # somebody else holds it now; the publish will find out
+            except Exception as error:  # noqa: BLE001 - a network that fails now may work soon
+                log.warning("the lease on %s was not renewed: %s", self.storage.uri, error)
 
     def release(self) -> None:
         found = self.storage.stat(LOCK)

@@ -93,11 +93,21 @@ class _Process:
         return result
 
     def _start(self) -> None:
+        """Start the child and wait until it has loaded the model: that is no text's fault."""
         self.pipe, theirs = self.context.Pipe()
         # Not a daemon: Ray's workers may be, and daemons have no children.
         self.child = self.context.Process(target=_serve, args=(self.setup, theirs))
         self.child.start()
         theirs.close()
+        try:
+            loaded = self.pipe.recv()
+        except (EOFError, OSError):
+            self.stop()
+            raise RuntimeError(
+                "a process died while it loaded the model; look for a lack of memory, then repeat"
+            ) from None
+        if isinstance(loaded, BaseException):
+            raise loaded
 
     def stop(self) -> None:
         if self.child is not None:
@@ -108,7 +118,12 @@ class _Process:
 
 
 def _serve(setup: Setup, pipe: Any) -> None:  # noqa: ANN401
-    encoder = setup.load()
+    try:
+        encoder = setup.load()
+    except Exception as error:  # noqa: BLE001 - raised again by the parent
+        pipe.send(error)
+        return
+    pipe.send("loaded")
     while True:
         try:
             texts = pipe.recv()

@@ -87,7 +87,10 @@ class UnitEmbedder:
     def __call__(self, batch: pa.Table) -> pa.Table:
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()
-        deaths = _Deaths(self.job, unit)
+        with _Deaths(self.job, unit) as deaths:
+            return self._embedded(unit, start, deaths)
+
+    def _embedded(self, unit: Unit, start: float, deaths: "_Deaths") -> pa.Table:
         rows = self.job.read(unit)
         claims = self.job.claims(unit, rows)
         own = claims[is_own(unit, claims)]
@@ -111,7 +114,6 @@ class UnitEmbedder:
             write_block(self.job.storage, self.job.stash_name(unit), block)
         else:
             self.job.committed(unit, rows, claims, block)
-        deaths.forget()
         return pa.Table.from_pylist(
             [
                 {
@@ -174,10 +176,15 @@ class _Deaths:
                 f"{unit.first_row + unit.num_rows} of {unit.path}, even with every row apart; "
                 "look for a lack of memory, then remove the attempts in _work and repeat"
             )
-        self.storage.put(f"{self.folder}/{secrets.token_hex(8)}", b"")
+        self.mark = f"{self.folder}/{secrets.token_hex(8)}"
+        self.storage.put(self.mark, b"")
 
-    def forget(self) -> None:
-        self.storage.delete([self.folder])
+    def __enter__(self) -> "_Deaths":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """The worker lives: its mark goes. After success the unit has nothing to answer for."""
+        self.storage.delete([self.folder] if error[0] is None else [self.mark])
 
 
 class _Report:

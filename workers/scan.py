@@ -21,7 +21,7 @@ from sbert_core.vectors.owners import (
     records_of,
     repeats_of,
 )
-from sbert_core.vectors.parts import document_hashes
+from sbert_core.vectors.parts import document_hashes, quarantined_ids
 from sbert_core.vectors.runs import read_run, write_runs
 
 
@@ -39,13 +39,14 @@ class ScanCount:
 class Shuffle:
     """Where the records go: `folder` below `place`.
 
-    with_texts: whether texts are compared across units, or ids alone.
+    with_texts, with_ids: what is compared across units. Ids that are no column never repeat.
     """
 
     place: str
     folder: str
     num_partitions: int
     with_texts: bool
+    with_ids: bool
 
     def write(self, kind: str, name: str, records: list[np.ndarray]) -> None:
         every = np.concatenate([np.empty(0, RECORD), *records])
@@ -98,18 +99,27 @@ def _id_hashes(ids: pa.Array, path: str, row: np.ndarray) -> np.ndarray:
 
 
 def scan_source(
-    place: str, name: str, number: int, linked: tuple[int, int] | None, shuffle: Shuffle
+    place: str,
+    name: str,
+    number: int,
+    linked: int | None,
+    quarantine: str | None,
+    shuffle: Shuffle,
 ) -> None:
     """Hashes of a part of an earlier run; of its ids too, if it is taken over whole.
 
-    linked: the unit the part is linked as and that unit's first row.
+    linked: the unit the part is linked as; `quarantine` holds that unit's other rows.
     """
     position, hashes, ids = document_hashes(storage_at(place), name)
     texts = [records_of(hashes, number, position)] if shuffle.with_texts else []
     shuffle.write("texts", f"source-{number:06d}", texts)
     records = []
-    if linked is not None:
-        records = [records_of(_id_hashes(ids, name, position), linked[0], position)]
+    if linked is not None and shuffle.with_ids:
+        records = [records_of(_id_hashes(ids, name, position), linked, position)]
+        if quarantine is not None:
+            others = quarantined_ids(storage_at(place), quarantine)
+            rows = np.arange(len(others))
+            records.append(records_of(_id_hashes(others, quarantine, rows), linked, rows))
     shuffle.write("ids", f"source-{number:06d}", records)
 
 

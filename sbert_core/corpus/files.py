@@ -90,10 +90,11 @@ def find_corpus(place: str) -> Corpus:
 
 
 def _root_and_pattern(place: str) -> tuple[str, re.Pattern[str] | None]:
-    if wildcard := WILDCARD.search(place):
+    if (wildcard := WILDCARD.search(place)) and not Path(place).exists():
         root = place[: wildcard.start()].rpartition("/")[0]
         rest = place[len(root) :].lstrip("/") if root else place
-        return root or ("/" if place.startswith("/") else "."), _glob(rest)
+        root = root or ("/" if place.startswith("/") else ".")
+        return root if "://" in root else str(Path(root).absolute()), _glob(rest)
     if "://" not in place:
         path = Path(place).absolute()
         if path.is_file():
@@ -109,11 +110,14 @@ def _glob(pattern: str) -> re.Pattern[str]:
     """`*` and `?` stay within a folder, `**/` spans folders, [abc] is a set."""
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]*\]|.", pattern, re.DOTALL)
-    translated = [
-        parts.get(token) or (token if token[0] == "[" and len(token) > 1 else re.escape(token))
-        for token in tokens
-    ]
-    return re.compile("".join(translated), re.DOTALL)
+    return re.compile("".join(parts.get(token) or _set(token) for token in tokens), re.DOTALL)
+
+
+def _set(token: str) -> str:
+    """[abc] and [!abc] as a regular expression writes them; anything else as itself."""
+    if token[0] != "[" or len(token) < 3:
+        return re.escape(token)
+    return f"[^{token[2:]}" if token[1] == "!" else token
 
 
 def _is_data(name: str) -> bool:

@@ -71,7 +71,7 @@ class Reading:
     def stream(self, path: str, first: int, num_rows: int) -> Iterator[Rows]:
         """The range's rows in batches of a few thousand."""
         partitions = CorpusFile(path, 0, "").partitions
-        stored = [name for name in self.columns if name not in partitions]
+        stored = [name for name in self.columns if name not in self.partition_types]
         place, name = (
             (self.staging, self.staged[path]) if path in self.staged else (self.root, path)
         )
@@ -79,7 +79,7 @@ class Reading:
         for batch in stream_rows(storage_at(place), name, first, num_rows, stored):
             columns: dict[str, pa.Array] = {name: batch.column(name) for name in stored}
             for key, kind in self.partition_types.items():
-                if key in partitions and key in self.columns:
+                if key in self.columns:
                     value = pa.scalar(partitions[key], pa.string()).cast(kind)
                     columns[key] = pa.repeat(value, batch.num_rows)
             yield self._rows(path, np.arange(row, row + batch.num_rows), columns)

@@ -24,6 +24,8 @@ from sbert_core.text import invalid_reason
 
 BATCH_ROWS = 8192
 HASH_BYTES = 16
+# Types follow from the first block, and a row must fit in one: the default of 1 MiB is too small.
+BLOCK_BYTES = 64 * 2**20
 FIELD = re.compile(r"\{([^{}]+)\}")
 
 Text = str | bytes | None
@@ -44,14 +46,17 @@ def opened(storage: Storage, path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(pa.PythonFile(storage.open(path), "r"), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise _corrupt(storage, path, error) from error
+        raise _reading_error(storage, path, error) from error
 
 
 class CorruptFile(ValueError):
     """A file that cannot be read."""
 
 
-def _corrupt(storage: Storage, path: str, error: Exception) -> CorruptFile:
+def _reading_error(storage: Storage, path: str, error: Exception) -> Exception:
+    """A corrupt file, unless the system itself failed: then the file may be fine."""
+    if getattr(error, "errno", None) is not None or isinstance(error, pa.ArrowMemoryError):
+        return error
     reason = str(error).strip().splitlines()[0].rstrip(".")
     return CorruptFile(
         f"{storage.uri}/{path} cannot be read: {reason}; repair or remove it, or leave it out "
@@ -102,7 +107,7 @@ def stream_rows(
                 if row >= end:
                     return
         except (pa.ArrowException, OSError) as error:
-            raise _corrupt(storage, path, error) from error
+            raise _reading_error(storage, path, error) from error
 
 
 def texts_of(columns: dict[str, pa.Array], template: str) -> list[Text]:
@@ -175,7 +180,7 @@ def write_parquet_copy(
                 writer = writer or pq.ParquetWriter(target, batch.schema, compression="zstd")
                 writer.write_batch(batch)
     except (pa.ArrowException, OSError) as error:
-        raise _corrupt(storage, file.path, error) from error
+        raise _reading_error(storage, file.path, error) from error
     if writer is None:
         raise CorruptFile(f"{storage.uri}/{file.path} is empty; remove it or give it a header")
     writer.close()
@@ -187,11 +192,13 @@ def _csv_batches(
     delimiter = "\t" if file.format is Format.TSV else ","
     yield from pa.csv.open_csv(
         raw,
+        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(text_columns, pa.string()),
             strings_can_be_null=True,
+            null_values=[""],
         ),
     )
 
@@ -200,4 +207,4 @@ def _json_batches(
     raw: pa.NativeFile, file: CorpusFile, text_columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     del file, text_columns  # JSON says itself what is text
-    yield from pa.json.open_json(raw)
+    yield from pa.json.open_json(raw, read_options=pa.json.ReadOptions(block_size=BLOCK_BYTES))

@@ -222,3 +222,9 @@ def document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray
     hashes = np.frombuffer(raw, ">u8").reshape(-1, 2).astype(np.uint64)
     ids = table["doc_id" if has_chunks else "id"].combine_chunks().take(pa.array(place))
     return place, hashes, ids
+
+
+def quarantined_ids(storage: Storage, name: str) -> pa.Array:
+    """Ids of the rows in a quarantine file."""
+    with pq.ParquetFile(pa.BufferReader(storage.buffer(name))) as file:
+        return file.read(["id"])["id"].combine_chunks()
