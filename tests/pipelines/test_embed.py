@@ -18,6 +18,7 @@ from embedding import (
 )
 
 from pipelines.artifacts import Artifact
+from pipelines.embed import Embedding, PartialWork
 from sbert_core.corpus.rows import content_hash
 from sbert_core.encoder import Encoder
 
@@ -256,3 +257,82 @@ def test_plan_writes_nothing_and_foretells_the_run(corpus, options, published, t
     assert abs(plan.tokens - report.tokens) < 0.25 * report.tokens
     assert plan.bytes_out > 0
     assert plan.seconds[0] < plan.seconds[1]
+
+
+def test_csv_update_with_other_columns_stages_what_it_must_read(options, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    texts = sentences(60)
+    lines = [f"{row},{text},NA" for row, text in enumerate(texts)]
+    (folder / "a.csv").write_text("id,text,note\n" + "\n".join(lines[:40]) + "\n")
+    out = tmp_path / "out"
+    assert embed(folder, out, **options).embedded == 40
+    (folder / "b.csv").write_text("id,text,note\n" + "\n".join(lines[40:]) + "\n")
+    report = embed(folder, out, **options, carry=("note",))
+    assert (report.embedded, report.reused, report.rows) == (20, 40, 60)
+    assert set(table_of(out)["note"].to_pylist()) == {"NA"}
+    want = [str(row) for row in range(60)]
+    assert table_of(out)["id"].to_pylist() == want
+
+
+def test_work_left_by_another_corpus_is_salvaged_with_its_scale(options, tmp_path, monkeypatch):
+    """A run stops before publishing, the corpus grows, the next run reuses its vectors."""
+    texts = sentences(120)
+    corpus = write_corpus(tmp_path / "in", {"b.parquet": rows_of(texts[:60])})
+    out = tmp_path / "out"
+    int8 = {**options, "dtype": "int8"}
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.embed.Embedding._fill", stop)
+        with pytest.raises(PartialWork, match="stopped; 2 of 2 units are saved"):
+            embed(corpus, out, **int8)
+    left = json.loads(next(out.glob("_work/*/plan.json")).read_text())["scale"]
+    with pytest.raises(ValueError, match=r"unfinished work of dtype int8 .*/_work"):
+        embed(corpus, out, **options)
+    write_corpus(corpus, {"a.parquet": rows_of(texts[60:], 1000)})
+    report = embed(corpus, out, **int8)
+    assert (report.embedded, report.reused) == (60, 60)
+    assert Artifact.open(out).manifest.spec["scale"] == left
+    assert_nothing_but_the_artifact(out)
+
+
+def test_kill_right_after_publishing_leaves_nothing_wrong(options, tmp_path, monkeypatch):
+    texts = sentences(80)
+    corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of([*texts[:40], ""])})
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.artifacts.Writer.tidy", lambda self, kept: None)
+        embed(corpus, out, **options)
+    assert (out / "_work").exists()
+    write_corpus(corpus, {"b.parquet": rows_of(texts[40:], 1000)})
+    assert embed(corpus, out, **options).embedded == 40
+    # The id of a quarantined row of a linked file counts as taken.
+    write_corpus(corpus, {"c.parquet": {"id": ["r40"], "text": ["a new text"]}})
+    with pytest.raises(ValueError, match="id 'r40' occurs twice"):
+        embed(corpus, out, **options)
+
+
+def test_corpus_that_changes_meanwhile_is_not_published(options, tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of(sentences(20))})
+    out = tmp_path / "out"
+    plain = Embedding._fill
+
+    def change(self, *args):
+        plain(self, *args)
+        write_corpus(corpus, {"a.parquet": rows_of(sentences(20, seed=9))})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.embed.Embedding._fill", change)
+        with pytest.raises(ValueError, match="a.parquet changed while it was being embedded"):
+            embed(corpus, out, **options)
+    assert not (out / "_manifest.json").exists()
+    assert embed(corpus, out, **options).embedded == 20
+
+
+def test_relative_globs_are_read_by_workers_elsewhere(options, tmp_path, monkeypatch):
+    write_corpus(tmp_path / "in", {"a.parquet": rows_of(["the word"]), "b.md": rows_of(["no"])})
+    monkeypatch.chdir(tmp_path)
+    assert embed("in/*.parquet", "out", **options).rows == 1
