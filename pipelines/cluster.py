@@ -30,6 +30,7 @@ from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
 from workers.board import Board
 from workers.embedder import EncoderSetup, UnitEmbedder
+from workers.errors import raise_error_rows
 from workers.filler import UnitFiller
 from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
 from workers.units import UnitJob
@@ -284,7 +285,7 @@ def _unordered(function: Callable, calls: list[tuple]) -> Iterator[tuple[int, An
 
 def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     """One unit, one row, one block: a unit is the piece that is tried again."""
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # our own lines say how far it is
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # our own lines say how far it is
     context = DataContext.get_current()
     context.target_max_block_size = None
     context.enable_progress_bars = False
@@ -302,25 +303,20 @@ def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def _batches(dataset: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401
-    with worker_error():
-        for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield batch.to_pylist()
+    for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+        raise_error_rows(batch)
+        yield batch.to_pylist()
 
 
 @contextlib.contextmanager
 def worker_error() -> Iterator[None]:
-    """An error of our own code on a worker, raised here as what it is."""
+    """An error of our own code in a plain task, raised here as what it is."""
     try:
         yield
-    except RayError as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, RayTaskError) and not isinstance(cause.cause, RayError):
-                inner = cause.cause
-                deeper = getattr(inner, "__cause__", None)
-                raise (deeper if deeper is not None else inner) from None
-            cause = cause.__cause__
-        raise
+    except RayTaskError as error:
+        if isinstance(error.cause, RayError):
+            raise
+        raise error.cause from None
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from sbert_core.encoder.windows import Long
 from sbert_core.vectors.block import Block, write_block
 from sbert_core.vectors.dtypes import stored
 from workers.disposable import without_deadly
+from workers.errors import errors_as_rows
 from workers.memory import peak_private_bytes
 from workers.model_copy import fetched
 from workers.units import UnitJob, is_own, needs_others
@@ -84,6 +85,7 @@ class UnitEmbedder:
         self.encoder = setup.load()
         self.model_turn = threading.Lock()
 
+    @errors_as_rows
     def __call__(self, batch: pa.Table) -> pa.Table:
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()

@@ -5,6 +5,7 @@ import pyarrow as pa
 
 from sbert_core.corpus.units import Unit
 from sbert_core.vectors.block import FACTS, Block, read_block
+from workers.errors import errors_as_rows
 from workers.units import UnitJob
 
 
@@ -15,6 +16,7 @@ class UnitFiller:
         self.job = job
         self.dim = dim
 
+    @errors_as_rows
     def __call__(self, batch: pa.Table) -> pa.Table:
         unit = Unit(**batch.to_pylist()[0])
         rows = self.job.read(unit)
