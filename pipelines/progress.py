@@ -70,14 +70,15 @@ class _Meter:
         self.by = by
         self.rows = 0
         self.tokens = 0
-        self.first = 0  # tokens of the first report, done before the clock started
+        self.first = 0  # tokens and share of the first report, done before the clock started
+        self.first_share = 0.0
         self.start: float | None = None
 
     def add(self, rows: int, tokens: int) -> None:
         self.rows += rows
         self.tokens += tokens
         if self.start is None:
-            self.start, self.first = time.monotonic(), tokens
+            self.start, self.first, self.first_share = time.monotonic(), tokens, self.share_done
 
     @property
     def seconds(self) -> float:
@@ -99,6 +100,7 @@ class _Meter:
         said = [f"{self.rows:,} of {self.num_rows:,} rows"]
         if self.tokens > self.first:
             said.append(f"{self.tokens_per_second:,.0f} tokens/s")
-        if 0 < self.share_done < 1:
-            said.append(f"{self.seconds * (1 / self.share_done - 1):,.0f} s left")
+        if self.first_share < self.share_done < 1:
+            left = (1 - self.share_done) / (self.share_done - self.first_share)
+            said.append(f"{self.seconds * left:,.0f} s left")
         return ", ".join([*said, self.by] if self.by else said)

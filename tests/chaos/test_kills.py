@@ -24,10 +24,10 @@ KINDS = ("driver", "actor", "write task")
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Repeats across units, so that both passes have work; some bad rows."""
-    texts = sentences(6000, longest=100)
-    repeats = random.Random(1).choices(texts, k=600)
+    texts = sentences(3000, longest=100)
+    repeats = random.Random(1).choices(texts, k=300)
     folder = tmp_path_factory.mktemp("chaos")
-    files = {"a.parquet": [*texts[:3000], None], "b.parquet": [*texts[3000:], *repeats, ""]}
+    files = {"a.parquet": [*texts[:1500], None], "b.parquet": [*texts[1500:], *repeats, ""]}
     columns = {name: rows_of(own, 10_000 * i) for i, (name, own) in enumerate(files.items())}
     return write_corpus(folder, columns)
 

@@ -92,7 +92,7 @@ def test_progress_in_a_log_is_a_line_at_the_end_and_every_ten_seconds(caplog, mo
         "embed: 30 of 100 rows, 100 tokens/s, 28 s left",
         "embed: 60 of 100 rows, 100 tokens/s, 16 s left",
         "embed: 90 of 100 rows, 100 tokens/s, 4 s left",
-        "embed: 100 of 100 rows, 100 tokens/s, 0 s left",
+        "embed: 100 of 100 rows, 100 tokens/s",
     ]
 
 
