@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from pipelines.artifacts import DataFile, Manifest
+from pipelines.roles import Roles
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile, Format
 from sbert_core.corpus.reading import IdKind, Reading
-from sbert_core.corpus.rows import FIELD, CorruptFile, Layout, layout_of
+from sbert_core.corpus.rows import CorruptFile, Layout, layout_of
 from sbert_core.corpus.units import Unit, rows_per_unit, units_of
 from sbert_core.corpus.where import Where
 from sbert_core.storage import storage_at
@@ -131,7 +130,7 @@ def make_plan(
     corrupt = corrupt | broken
     good = [file for file in corpus.files if file.path not in corrupt]
     hive_types = partition_types(corpus.files)
-    roles = _Roles(spec, hive_types, current if known else None)
+    roles = Roles(spec, hive_types, current if known else None)
     for file in good:
         if file.path in layouts:
             roles.check(file, layouts[file.path].schema)
@@ -224,83 +223,6 @@ def partition_types(files: Sequence[CorpusFile]) -> dict[str, str]:
         whole = all(INTEGER.fullmatch(file.partitions[key]) for file in files)
         types[key] = "int64" if whole else "string"
     return types
-
-
-class _Roles:
-    """Which columns make text, id and payload, checked file by file."""
-
-    def __init__(
-        self, spec: EmbedSpec, partition_types: dict[str, str], current: Manifest | None
-    ) -> None:
-        self.spec = spec
-        self.partition_types = partition_types
-        self.text_columns = list(dict.fromkeys(FIELD.findall(spec.template)))
-        self.where = Where(spec.where).columns if spec.where else ()
-        self.first: str | None = None
-        self.types: dict[str, str] = {}
-        self.id_column = spec.id_column
-        self.id_kind = IdKind.CONTENT if spec.id else IdKind.COLUMN
-        if current is not None:
-            self.first = "the last run"
-            self.types = dict(current.made_from["types"])
-            self.id_kind = IdKind(current.made_from["id"])
-            self.id_column = current.made_from["id_column"]
-
-    def check(self, file: CorpusFile, schema: pa.Schema) -> None:
-        """Columns exist and have the types of the first file."""
-        found = {field.name: field.type for field in schema}
-        found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
-        if self.first is None and self.spec.id_column is None and self.id_kind is IdKind.COLUMN:
-            self.id_column = "id" if "id" in found else None
-            self.id_kind = IdKind.COLUMN if self.id_column else IdKind.POSITION
-        wanted = [*self.text_columns, *self.spec.carry, *self.where]
-        wanted += [self.id_column] if self.id_column is not None else []
-        for name in wanted:
-            if name not in found:
-                raise ValueError(
-                    f"{file.path} has no column {name!r}; it has: {', '.join(sorted(found))}"
-                )
-        for name in self.text_columns:
-            if not _is_text(found[name]):
-                others = ", ".join(n for n, kind in found.items() if _is_text(kind)) or "none"
-                raise ValueError(
-                    f"column {name!r} of {file.path} holds {found[name]}, not text; "
-                    f"text columns are: {others}"
-                )
-        types = {name: str(_plain_type(found[name])) for name in self.spec.carry}
-        if self.id_column is not None:
-            types[self.id_column] = self._id_type(file, found[self.id_column])
-        if self.first is None:
-            self.first, self.types = file.path, types
-        for name, kind in types.items():
-            if self.types.get(name) != kind:
-                raise ValueError(
-                    f"column {name!r} is {kind} in {file.path} but {self.types.get(name)} in "
-                    f"{self.first}; give all files one schema"
-                )
-
-    def _id_type(self, file: CorpusFile, kind: pa.DataType) -> str:
-        plain = _plain_type(kind)
-        if not (
-            pa.types.is_integer(plain)
-            or pa.types.is_string(plain)
-            or pa.types.is_large_string(plain)
-        ):
-            raise ValueError(
-                f"id column {self.id_column!r} of {file.path} holds {plain}; ids are strings or "
-                "whole numbers, or leave them to the job with --id content"
-            )
-        return str(plain)
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    plain = _plain_type(kind)
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    return any(test(plain) for test in (*tests, pa.types.is_large_binary, pa.types.is_null))
 
 
 def _file_plan(
