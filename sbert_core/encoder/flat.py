@@ -4,14 +4,13 @@ In:  a Hugging Face encoder of a known family and a Batch.
 Out: for each group of equal-length texts, a block of their states.
 
 The layers run here instead of in the model's own forward: MPNet's attention bypasses
-transformers' AttentionInterface, and accumulating a projection onto the residual in place was up
-to 9 % faster than the unmodified modules (MiniLM, two threads; medians 0-5 %). They read the
-model's own parameters, so they follow them when they are trained.
+transformers' AttentionInterface, and one fused product after the other is faster than the
+unmodified modules (see linear.py). They read the model's own parameters, so they follow them when
+they are trained.
 
 Shapes: T tokens, D dimensions, H heads, N texts of one length L, R relative distances.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -19,13 +18,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.activations import GELUActivation
 
 from sbert_core.encoder.attention import flat_attention
 from sbert_core.encoder.batching import Batch, BatchPath, Group, flat_batches
+from sbert_core.encoder.linear import ROW_STEP, FusedLinear
 
 # A matrix product of very few rows takes another kernel and other last bits: MiniLM on CPU
 # repeated its bits from 12 tokens up. Shorter batches are filled up with dummy texts of one token.
@@ -99,63 +97,25 @@ FAMILIES = {
 class Layer:
     """The modules of one layer, whatever its family calls them."""
 
-    query: nn.Linear
-    key: nn.Linear
-    value: nn.Linear
-    attention_out: nn.Linear
+    query: FusedLinear
+    key: FusedLinear
+    value: FusedLinear
+    attention_out: FusedLinear
     attention_norm: nn.LayerNorm
-    up: nn.Linear
+    up: FusedLinear
     activation: Callable[[Tensor], Tensor]
-    down: nn.Linear
+    down: FusedLinear
     norm: nn.LayerNorm
 
     def __call__(
-        self,
-        x_TD: Tensor,
-        groups: tuple[Group, ...],
-        num_heads: int,
-        biases: list[Tensor] | None,
-        scratch: "Scratch",
+        self, x_TD: Tensor, groups: tuple[Group, ...], num_heads: int, biases: list[Tensor] | None
     ) -> Tensor:
-        """The next layer's input. Overwrites `x_TD`."""
-        query_TD, key_TD, value_TD = (
-            scratch.projected(name, x_TD, linear)
-            for name, linear in (("q", self.query), ("k", self.key), ("v", self.value))
-        )
+        """The next layer's input."""
+        query_TD, key_TD, value_TD = self.query(x_TD), self.key(x_TD), self.value(x_TD)
         context_TD = flat_attention(query_TD, key_TD, value_TD, groups, num_heads, biases)
-        x_TD = self.attention_norm(_added_projection(x_TD, context_TD, self.attention_out))
-        hidden = _activated(scratch.projected("hidden", x_TD, self.up), self.activation)
-        return self.norm(_added_projection(x_TD, hidden, self.down))
-
-
-def _added_projection(residual_TD: Tensor, x: Tensor, linear: nn.Linear) -> Tensor:
-    """residual + linear(x), accumulated in place: saves a copy of the bias and a sum."""
-    return residual_TD.add_(linear.bias).addmm_(x, linear.weight.t())
-
-
-def _activated(hidden: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """activation(hidden), in place for the exact GELU nearly every encoder has."""
-    if isinstance(activation, GELUActivation) and activation.act is F.gelu:
-        return torch.ops.aten.gelu_(hidden)
-    return activation(hidden)
-
-
-class Scratch(threading.local):
-    """Each thread's buffers for the large states, kept between batches.
-
-    A fresh allocation of megabytes costs page faults each time: 1-10 % of a batch's time (MiniLM).
-    """
-
-    def __init__(self) -> None:
-        self._buffers: dict[str, Tensor] = {}
-
-    def projected(self, name: str, x_TD: Tensor, linear: nn.Linear) -> Tensor:
-        """linear(x) in the buffer of this name."""
-        num_rows, dim = len(x_TD), linear.out_features
-        buffer = self._buffers.get(name)
-        if buffer is None or len(buffer) < num_rows:
-            buffer = self._buffers[name] = x_TD.new_empty(num_rows, dim)
-        return torch.addmm(linear.bias, x_TD, linear.weight.t(), out=buffer[:num_rows])
+        x_TD = self.attention_norm(self.attention_out.added(context_TD, x_TD))
+        hidden = self.up.activated(x_TD, self.activation)
+        return self.norm(self.down.added(hidden, x_TD))
 
 
 class FlatBackbone:
@@ -168,7 +128,6 @@ class FlatBackbone:
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
         self.padding_idx = padding_idx(model)
-        self._scratch = Scratch()
         self.layers = [
             Layer(**{part.name: _part(layer, getattr(names, part.name)) for part in fields(Layer)})
             for layer in model.get_submodule(names.layers).children()
@@ -178,18 +137,18 @@ class FlatBackbone:
         return flat_batches(lengths, budget)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
-        """States of each group; nothing is padded, only a tiny batch is filled up."""
+        """States of each group; no text is padded, the batch is filled up by a few tokens."""
         filled = self._filled(batch)
         x_TD = self._embedded(filled)
         biases = self._relative_biases(filled.groups, x_TD)
         for layer in self.layers:
-            x_TD = layer(x_TD, filled.groups, self.num_heads, biases, self._scratch)
+            x_TD = layer(x_TD, filled.groups, self.num_heads, biases)
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
     def _filled(self, batch: Batch) -> Batch:
-        num_missing = MIN_FLAT_TOKENS - batch.num_tokens
-        if num_missing <= 0:
+        num_missing = max(MIN_FLAT_TOKENS - batch.num_tokens, -batch.num_tokens % ROW_STEP)
+        if num_missing == 0:
             return batch
         return Batch(
             rows=batch.rows,
@@ -245,4 +204,5 @@ def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
 
 def _part(layer: nn.Module, name: str) -> Any:  # noqa: ANN401
     """A part of a layer by its dotted name; an activation may be a plain function."""
-    return reduce(getattr, name.split("."), layer)
+    part = reduce(getattr, name.split("."), layer)
+    return FusedLinear(part) if isinstance(part, nn.Linear) else part
