@@ -28,7 +28,7 @@ from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import FIELD, CorruptFile, write_parquet_copy
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
-from workers.board import Board
+from workers import board
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
 from workers.filler import UnitFiller
@@ -37,7 +37,7 @@ from workers.units import UnitJob
 
 SCAN_ROWS = 1_000_000
 TASKS_PER_CPU = 2
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
 # Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
 # gives up. An actor that dies before its first unit is counted here.
 MAX_START_DEATHS = 5
@@ -160,10 +160,9 @@ class EmbedCluster(contextlib.ExitStack):
         self._connect()
         num_gpus = self._gpus_per_actor()
         self.num_actors = min(self._num_actors(num_gpus), len(units))
-        board: Any = ray.remote(num_cpus=0)(Board).remote()
         results = []
         with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
-            with _polled(board, advance):
+            with _polled(job.generation, advance):
                 dataset = _units_dataset(units).map_batches(
                     UnitEmbedder,
                     batch_size=1,
@@ -174,7 +173,7 @@ class EmbedCluster(contextlib.ExitStack):
                         max_concurrent_calls_per_actor=2,
                         enable_true_multi_threading=True,
                     ),
-                    fn_constructor_kwargs={"job": job, "setup": setup, "board": board},
+                    fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
                     num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
                     **({"num_gpus": num_gpus} if num_gpus else {}),
                 )
@@ -289,6 +288,7 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     context = DataContext.get_current()
     context.target_max_block_size = None
     context.enable_progress_bars = False
+    context.memory_usage_poll_interval_s = None
     context.execution_no_progress_timeout_s = NO_PROGRESS_SECONDS
     context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
     rows = [
@@ -303,7 +303,7 @@ def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def _batches(dataset: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401
-    for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+    for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         raise_error_rows(batch)
         yield batch.to_pylist()
 
@@ -320,8 +320,8 @@ def worker_error() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _polled(board: Any, advance: Advance) -> Iterator[None]:  # noqa: ANN401
-    """Read the board now and then; a board that is lost costs the display, not the job."""
+def _polled(run: str, advance: Advance) -> Iterator[None]:
+    """Read the board now and then; one that cannot be reached costs the display, not the job."""
     stop = threading.Event()
 
     def poll() -> None:
@@ -329,13 +329,14 @@ def _polled(board: Any, advance: Advance) -> Iterator[None]:  # noqa: ANN401
         while True:
             is_last = stop.wait(POLL_SECONDS)
             with contextlib.suppress(RayError):
-                rows, tokens = ray.get(board.totals.remote(), timeout=5)
+                rows, tokens = board.totals(run)
                 if rows > seen[0]:
                     advance(rows - seen[0], tokens - seen[1])
                     seen = (rows, tokens)
             if is_last:
                 return
 
+    board.wipe(run)
     thread = threading.Thread(target=poll, daemon=True, name="progress")
     thread.start()
     try:
@@ -343,3 +344,4 @@ def _polled(board: Any, advance: Advance) -> Iterator[None]:  # noqa: ANN401
     finally:
         stop.set()
         thread.join()
+        board.wipe(run)

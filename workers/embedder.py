@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +15,16 @@ from sbert_core.encoder.documents import Documents, encoded_documents
 from sbert_core.encoder.windows import Long
 from sbert_core.vectors.block import Block, write_block
 from sbert_core.vectors.dtypes import stored
+from workers.board import Board
 from workers.disposable import without_deadly
 from workers.errors import errors_as_rows
-from workers.memory import peak_private_bytes
+from workers.memory import keep_freed_memory, peak_private_bytes
 from workers.model_copy import fetched
 from workers.units import UnitJob, is_own, needs_others
 
 # A unit whose workers died this often is suspected of killing them.
 SUSPECT_DEATHS = 2
 MAX_DEATHS = 12
-REPORT_SECONDS = 0.5
 PLAIN_BATCH = 32  # what a plain loop over a model uses by default
 
 
@@ -78,10 +77,11 @@ class EncoderSetup:
 class UnitEmbedder:
     """One unit per call. Two calls overlap: one reads or writes while the other has the model."""
 
-    def __init__(self, job: UnitJob, setup: EncoderSetup, board: Any) -> None:  # noqa: ANN401
+    def __init__(self, job: UnitJob, setup: EncoderSetup, board: str) -> None:
         self.job = job
         self.setup = setup
-        self.board = board
+        self.board = Board(board)
+        keep_freed_memory()
         self.encoder = setup.load()
         self.model_turn = threading.Lock()
 
@@ -129,12 +129,12 @@ class UnitEmbedder:
         )
 
     def _documents(self, unit: Unit, texts: list[object], deaths: "_Deaths") -> Documents:
-        report = _Report(self.board, unit.number)
         if deaths.number < SUSPECT_DEATHS:
-            documents = self.setup.encode(self.encoder, texts, report)
+            documents = self.setup.encode(self.encoder, texts, self.board.add)
         else:
             documents = without_deadly(self.setup, texts)
-        report.flush()
+            self.board.add(len(texts), int(documents.distinct_lengths.sum()))
+        self.board.write()
         return documents
 
 
@@ -187,24 +187,3 @@ class _Deaths:
     def __exit__(self, *error: object) -> None:
         """The worker lives: its mark goes. After success the unit has nothing to answer for."""
         self.storage.delete([self.folder] if error[0] is None else [self.mark])
-
-
-class _Report:
-    """Tells the board of rows and tokens, a few times a second at most."""
-
-    def __init__(self, board: Any, unit: int) -> None:  # noqa: ANN401
-        self.board, self.unit = board, unit
-        self.rows = self.tokens = 0
-        self.last = time.monotonic()
-
-    def __call__(self, rows: int, tokens: int) -> None:
-        self.rows += rows
-        self.tokens += tokens
-        if time.monotonic() - self.last > REPORT_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.board is not None and self.rows:
-            self.board.add.remote(self.unit, self.rows, self.tokens)
-        self.rows = self.tokens = 0
-        self.last = time.monotonic()

@@ -1,5 +1,7 @@
-"""How much memory of its own a process holds."""
+"""How much memory of its own a process holds, and what it does with memory it is done with."""
 
+import ctypes
+import sys
 from pathlib import Path
 
 _peak = 0
@@ -20,3 +22,18 @@ def peak_private_bytes() -> int:
     global _peak
     _peak = max(_peak, private_bytes())
     return _peak
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+NEVER = 2**30
+
+
+def keep_freed_memory() -> None:
+    """For a process that does the same thing over and over: freed memory is used again.
+
+    By default glibc returns it to the system after every layer of a model and pays for page faults
+    in the next: 1-2 % of an encoder's time (MiniLM, batches of 1024 tokens).
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+        libc.mallopt(M_MMAP_THRESHOLD, NEVER)
