@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,20 @@ WORK = "_work"
 DATA = "data"
 QUARANTINE = "_quarantine"
 READ_ROWS = 8192
+LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
+
+
+def library_versions() -> dict[str, str]:
+    """Versions that may change a vector's last bits or a file's bytes."""
+    return {name: version(name) for name in LIBRARIES}
 
 
 class IncompleteArtifact(RuntimeError):
     """Rows are missing; nothing was published."""
+
+
+class PartialWork(RuntimeError):
+    """The run ended early; what it did is saved and the same command goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ from pipelines.logs import configure_logs
 
 if TYPE_CHECKING:
     from pipelines.demo import DemoReport
-    from pipelines.summary import EmbedEstimate, EmbedReport
+    from pipelines.embedding.estimate import EmbedEstimate
+    from pipelines.embedding.summary import EmbedReport
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2

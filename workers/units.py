@@ -121,8 +121,8 @@ class UnitJob:
     def committed(self, unit: Unit, rows: Rows, claims: np.ndarray, own: Block) -> dict:
         """Write the unit's part and its commit record; the record says that all is there."""
         owner = Owner(claims["owner_unit"], claims["owner_row"], claims["occurrence"])
-        numbers = np.unique(owner.unit).tolist()
-        blocks = {number: self.block(number, unit, own) for number in numbers} or {unit.number: own}
+        numbers = np.unique(owner.unit).tolist() or [unit.number]
+        blocks = ((number, self.block(number, unit, own)) for number in numbers)
         part = part_of(rows, owner, blocks, unit=unit.place, has_chunks=self.has_chunks)
         return self._write(unit, len(rows), part)
 
@@ -159,7 +159,7 @@ class UnitJob:
         )
         none = np.empty(0, np.int64)
         owner = Owner(none, none, none)
-        part = part_of(rows, owner, {0: block}, unit="", has_chunks=self.has_chunks)
+        part = part_of(rows, owner, [(0, block)], unit="", has_chunks=self.has_chunks)
         return self._put("data", "000000", part.table)
 
     def corrupt(self, reasons: dict[str, str]) -> dict:

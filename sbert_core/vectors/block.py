@@ -40,13 +40,6 @@ class Block:
         return Block(lent.facts, lent.vectors, {r: w for r, w in self.reasons.items() if r in kept})
 
 
-def joined(blocks: list[Block]) -> Block:
-    """Blocks end to end; rows must not overlap and must ascend."""
-    facts = {name: np.concatenate([b.facts[name] for b in blocks]) for name in FACTS}
-    reasons = {row: why for block in blocks for row, why in block.reasons.items()}
-    return Block(facts, np.concatenate([b.vectors for b in blocks]), reasons)
-
-
 def write_block(storage: Storage, name: str, block: Block) -> None:
     """Vectors in one batch, reasons in the metadata-free second table behind it."""
     flat = pa.array(np.ascontiguousarray(block.vectors).reshape(-1))

@@ -4,6 +4,7 @@ In:  Rows, Claims, and Blocks of every owner.
 Out: two Arrow tables: rows in input order, each with its vector; and rows without, with reasons.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,26 +53,21 @@ class Part:
 
 
 def part_of(
-    rows: Rows, owner: Owner, blocks: dict[int, Block], *, unit: str, has_chunks: bool
+    rows: Rows, owner: Owner, blocks: Iterable[tuple[int, Block]], *, unit: str, has_chunks: bool
 ) -> Part:
     """Put every row beside its vector.
 
     owner: for the rows whose text is valid, in order.
+    blocks: of all owners, at least one; each is let go before the next is asked for.
     """
     reasons = {i: why for i, text in enumerate(rows.texts) if (why := invalid_reason(text))}
     valid = np.array([i for i in range(len(rows)) if i not in reasons], dtype=np.int64)
     assert len(valid) == len(owner.unit), "a claim for every valid row"
-    first, end = np.zeros(len(valid), np.int64), np.zeros(len(valid), np.int64)
-    for number, block in blocks.items():
-        mine = np.flatnonzero(owner.unit == number)
-        first[mine], end[mine] = block.spans(owner.row[mine])
-        for place in mine[first[mine] == end[mine]].tolist():
-            reasons[int(valid[place])] = block.reasons[int(owner.row[place])]
-    has_vector = end > first
+    counts, merged, missing = _gathered(owner, blocks)
+    reasons |= {int(valid[place]): why for place, why in missing.items()}
+    has_vector = counts > 0
     documents = valid[has_vector]
-    counts = (end - first)[has_vector]
-    merged = _gathered(owner.unit[has_vector], first[has_vector], counts, blocks)
-    document = np.repeat(np.arange(len(documents)), counts)
+    document = np.repeat(np.arange(len(documents)), counts[has_vector])
     ids = _document_ids(rows, valid, owner)
     table = _table(rows, documents, document, merged, ids, has_chunks)
     bad = sorted(reasons)
@@ -79,23 +75,36 @@ def part_of(
 
 
 def _gathered(
-    unit: np.ndarray, first: np.ndarray, counts: np.ndarray, blocks: dict[int, Block]
-) -> Block:
-    """The vectors of all documents, in their order, from all blocks."""
-    total = int(counts.sum())
-    example = next(iter(blocks.values()))
+    owner: Owner, blocks: Iterable[tuple[int, Block]]
+) -> tuple[np.ndarray, Block, dict[int, str]]:
+    """How many vectors each row has, the vectors in order of rows, and why rows have none."""
+    counts = np.zeros(len(owner.unit), np.int64)
+    pieces: list[tuple[np.ndarray, Block]] = []
+    missing: dict[int, str] = {}
+    for number, block in blocks:
+        mine = np.flatnonzero(owner.unit == number)
+        first, end = block.spans(owner.row[mine])
+        counts[mine] = end - first
+        pieces.append((mine, block.taken(_ranges(first, end - first))))
+        for place in mine[first == end].tolist():
+            missing[place] = block.reasons[int(owner.row[place])]
+    example, total = pieces[0][1], int(counts.sum())
     vectors = np.empty((total, example.vectors.shape[1]), example.vectors.dtype)
     facts = {name: np.empty(total, np.int64) for name in example.facts}
+    starts = np.cumsum(counts) - counts
+    for mine, piece in pieces:
+        places = _ranges(starts[mine], counts[mine])
+        vectors[places] = piece.vectors
+        for name, values in piece.facts.items():
+            facts[name][places] = values
+    return counts, Block(facts, vectors, {}), missing
+
+
+def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """first[0], first[0] + 1, ... for counts[0] places; then first[1], ..."""
     ends = np.cumsum(counts)
-    target_unit = np.repeat(unit, counts)
-    within = np.arange(total) - np.repeat(ends - counts, counts)
-    source = np.repeat(first, counts) + within
-    for number, block in blocks.items():
-        places = np.flatnonzero(target_unit == number)
-        vectors[places] = block.vectors[source[places]]
-        for name, values in block.facts.items():
-            facts[name][places] = values[source[places]]
-    return Block(facts, vectors, {})
+    within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+    return np.repeat(first, counts) + within
 
 
 def _document_ids(rows: Rows, valid: np.ndarray, owner: Owner) -> pa.Array:

@@ -13,7 +13,7 @@ DEADLINE_SECONDS = 240
 # How the processes of a job call themselves.
 VICTIMS = {
     "actor": ("MapWorker(MapBatches(UnitEmbedder))",),
-    "write task": ("MapBatches(UnitFiller",),
+    "write task": ("ray::fill_unit",),
 }
 
 

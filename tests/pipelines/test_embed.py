@@ -17,8 +17,8 @@ from embedding import (
     write_corpus,
 )
 
-from pipelines.artifacts import Artifact
-from pipelines.embed import Embedding, PartialWork
+from pipelines import embed as embed_job
+from pipelines.artifacts import Artifact, PartialWork
 from sbert_core.corpus.rows import content_hash
 from sbert_core.encoder import Encoder
 
@@ -108,7 +108,7 @@ def test_rerun_is_free_and_needs_no_ray(published, corpus, options, monkeypatch)
     def no_ray(*args, **kwargs):
         raise AssertionError("Ray was started")
 
-    monkeypatch.setattr("pipelines.cluster.ray_session", no_ray)
+    monkeypatch.setattr("pipelines.embedding.fleet.ray_session", no_ray)
     report = embed(corpus, out, **options)
     assert (report.embedded, report.seconds) == (0, 0.0)
     assert published_bytes(out) == before
@@ -286,7 +286,7 @@ def test_work_left_by_another_corpus_is_salvaged_with_its_scale(options, tmp_pat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.embed.Embedding._fill", stop)
+        patch.setattr("pipelines.embed._fill", stop)
         with pytest.raises(PartialWork, match="stopped; 2 of 2 units are saved"):
             embed(corpus, out, **int8)
     left = json.loads(next(out.glob("_work/*/plan.json")).read_text())["scale"]
@@ -318,14 +318,14 @@ def test_kill_right_after_publishing_leaves_nothing_wrong(options, tmp_path, mon
 def test_corpus_that_changes_meanwhile_is_not_published(options, tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of(sentences(20))})
     out = tmp_path / "out"
-    plain = Embedding._fill
+    plain = embed_job._fill
 
-    def change(self, *args):
-        plain(self, *args)
+    def change(*args):
+        plain(*args)
         write_corpus(corpus, {"a.parquet": rows_of(sentences(20, seed=9))})
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.embed.Embedding._fill", change)
+        patch.setattr("pipelines.embed._fill", change)
         with pytest.raises(ValueError, match="a.parquet changed while it was being embedded"):
             embed(corpus, out, **options)
     assert not (out / "_manifest.json").exists()

@@ -1,41 +1,12 @@
 """What a run of the embed job did and what it cost: the summary line and `_run.json`."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 from pipelines.artifacts import Manifest
+from pipelines.phases import Phases
 from workers.memory import peak_private_bytes
-
-LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
-
-
-def library_versions() -> dict[str, str]:
-    """Versions that may change a vector's last bits or a file's bytes."""
-    return {name: version(name) for name in LIBRARIES}
-
-
-class Phases:
-    """Seconds by phase, in order."""
-
-    def __init__(self) -> None:
-        self.start = time.time()
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
-
-    @property
-    def total(self) -> float:
-        return time.time() - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +87,3 @@ def _published(out: str, manifest: Manifest) -> dict[str, Any]:
         "truncated": manifest.facts["truncated"],
         "lost_tokens": manifest.facts["lost_tokens"],
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedEstimate:
-    """What a run would do."""
-
-    files: int
-    units: int
-    rows: int
-    distinct: int
-    reused: int
-    to_embed: int
-    tokens: int
-    seconds: tuple[float, ...]
-    actors: int
-    bytes_out: int

@@ -9,18 +9,19 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 from ray.data import ActorPoolStrategy, DataContext
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError
 
+from pipelines.embedding.planning import Plan
 from pipelines.models import PinnedModel
-from pipelines.planning import Plan
 from pipelines.progress import Advance, progress
+from pipelines.ray_tasks import as_they_come, in_order
 from pipelines.session import ray_session
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile
@@ -31,12 +32,11 @@ from sbert_core.storage import Storage, storage_at
 from workers import board
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
-from workers.filler import UnitFiller
+from workers.filler import fill_unit
 from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
 from workers.units import UnitJob
 
 SCAN_ROWS = 1_000_000
-TASKS_PER_CPU = 2
 POLL_SECONDS = 1.0
 # Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
 # gives up. An actor that dies before its first unit is counted here.
@@ -44,7 +44,7 @@ MAX_START_DEATHS = 5
 NO_PROGRESS_SECONDS = 4 * 3600
 
 
-class EmbedCluster(contextlib.ExitStack):
+class Fleet(contextlib.ExitStack):
     """A Ray that is joined or started when the first task needs it, and left at the end."""
 
     def __init__(self, spec: EmbedSpec) -> None:
@@ -88,7 +88,7 @@ class EmbedCluster(contextlib.ExitStack):
                 storage_at(place).put_file(names[file.path], copy)
             return None
 
-        reasons = _all(stage_one, [(file,) for file in files])
+        reasons = in_order(stage_one, [(file,) for file in files])
         corrupt = {f.path: why for f, why in zip(files, reasons, strict=True) if why}
         return {p: name for p, name in names.items() if p not in corrupt}, corrupt
 
@@ -105,7 +105,8 @@ class EmbedCluster(contextlib.ExitStack):
         total = sum(unit.num_rows for span in spans for unit in span)
         counts = []
         with progress("scan", total) as advance:
-            for found in _each(scan_units, [(reading, span, shuffle) for span in spans]):
+            calls = [(reading, span, shuffle) for span in spans]
+            for _, found in as_they_come(scan_units, calls):
                 counts += found
                 advance(sum(count.num_rows for count in found), 0)
         names = [span[0].name for span in spans]
@@ -115,10 +116,10 @@ class EmbedCluster(contextlib.ExitStack):
             unit, link = linked.get(name, (None, None))
             bad = link.quarantine.path if link is not None and link.quarantine else None
             sources.append((out, name, number, unit, bad, shuffle))
-        _all(scan_source, sources)
+        in_order(scan_source, sources)
         names += [f"source-{source[2]:06d}" for source in sources]
         partitions = list(range(shuffle.num_partitions))
-        settled: list[PartitionCount] = _all(
+        settled: list[PartitionCount] = in_order(
             settle, [(shuffle, names, p, len(plan.units)) for p in partitions]
         )
         _refuse_repeated_ids(plan, reading, settled)
@@ -183,15 +184,9 @@ class EmbedCluster(contextlib.ExitStack):
     def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
         """Pass 2 in plain tasks: reading and writing, no model."""
         self._connect()
-        filler = UnitFiller(job, dim)
-        total = sum(unit.num_rows for unit in units)
-        rows = {unit.number: unit.num_rows for unit in units}
-        with progress("fill", total) as advance:
-            dataset = _units_dataset(units).map_batches(
-                filler.__call__, batch_size=1, batch_format="pyarrow", num_cpus=1
-            )
-            for batch in _batches(dataset):
-                advance(sum(rows[row["unit"]] for row in batch), 0)
+        with progress("fill", sum(unit.num_rows for unit in units)) as advance:
+            for number, _ in as_they_come(fill_unit, [(job, dim, unit) for unit in units]):
+                advance(units[number].num_rows, 0)
 
     def _gpus_per_actor(self) -> float:
         if self.spec.gpus_per_actor is not None:
@@ -249,39 +244,6 @@ def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCo
     )
 
 
-def _all(function: Callable, calls: list[tuple]) -> list:
-    """Results of a task for each call, in order, a bounded number at a time."""
-    results: dict[int, Any] = {}
-    for number, result in _unordered(function, calls):
-        results[number] = result
-    return [results[number] for number in range(len(calls))]
-
-
-def _each(function: Callable, calls: list[tuple]) -> Iterator:
-    """Results as they come."""
-    for _, result in _unordered(function, calls):
-        yield result
-
-
-def _unordered(function: Callable, calls: list[tuple]) -> Iterator[tuple[int, Any]]:
-    remote: Any = ray.remote(function)
-    limit = max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
-    waiting = list(enumerate(calls))[::-1]
-    running: dict[Any, int] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < limit:
-                number, arguments = waiting.pop()
-                running[remote.remote(*arguments)] = number
-            done, _ = ray.wait(list(running), num_returns=1)
-            with worker_error():
-                yield running.pop(done[0]), ray.get(done[0])
-    finally:
-        # After an error nothing may go on writing behind the back of the next attempt.
-        if running:
-            ray.wait(list(running), num_returns=len(running))
-
-
 def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     """One unit, one row, one block: a unit is the piece that is tried again."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # our own lines say how far it is
@@ -299,24 +261,11 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
 
 
 def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-    return [row for batch in _batches(dataset) for row in batch]
-
-
-def _batches(dataset: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401
+    rows = []
     for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         raise_error_rows(batch)
-        yield batch.to_pylist()
-
-
-@contextlib.contextmanager
-def worker_error() -> Iterator[None]:
-    """An error of our own code in a plain task, raised here as what it is."""
-    try:
-        yield
-    except RayTaskError as error:
-        if isinstance(error.cause, RayError):
-            raise
-        raise error.cause from None
+        rows += batch.to_pylist()
+    return rows
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipelines.artifacts import DataFile, Manifest
-from pipelines.roles import Roles
+from pipelines.embedding.roles import Roles
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile, Format
 from sbert_core.corpus.reading import IdKind, Reading
@@ -79,6 +79,14 @@ class Plan:
             partition_types=self.partition_types,
             staging=staging,
             staged=self.staged,
+        )
+
+    @property
+    def num_linked_rows(self) -> int:
+        """Rows of units that are taken over whole, with and without a vector."""
+        return sum(
+            link.data.source["documents"] + (link.quarantine.rows if link.quarantine else 0)
+            for link in self.links.values()
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,208 @@
+"""A goal -> everything that is settled before the model runs.
+
+In:  a goal and a fleet to scan with.
+Out: Survey: the plan, who encodes what, the scale of int8. Saved, so that a rerun takes it up.
+"""
+
+import json
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pipelines.embedding.fleet import Fleet
+from pipelines.embedding.goal import Goal
+from pipelines.embedding.planning import Plan, known_files, make_plan
+from sbert_core.corpus.files import Format
+from sbert_core.corpus.reading import Reading
+from sbert_core.corpus.rows import CorruptFile, Text
+from sbert_core.text import invalid_reason
+from sbert_core.vectors.dtypes import VectorType, calibrated_scale, cosine_errors
+from workers.scan import Shuffle
+from workers.units import UnitJob
+
+log = logging.getLogger(__name__)
+
+PARTITION_ROWS = 1_000_000
+SAMPLE_UNITS = 16
+SAMPLE_TEXTS = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the scan found."""
+
+    rows_in: dict[int, int] = field(default_factory=dict)
+    own_rows: dict[int, int] = field(default_factory=dict)
+    own_chars: dict[int, int] = field(default_factory=dict)
+    num_valid: int = 0
+    num_chars: int = 0
+    num_distinct: int = 0
+    num_reused: int = 0
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> "Counts":
+        """As it was saved; JSON turns numbers that are keys into text."""
+        for name in ("rows_in", "own_rows", "own_chars"):
+            fields[name] = {int(unit): value for unit, value in fields[name].items()}
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to do for a goal.
+
+    storage_error: what storing vectors in fewer bits costs in cosines.
+    """
+
+    goal: Goal
+    plan: Plan
+    counts: Counts
+    scale: float | None = None
+    storage_error: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_rows_in(self) -> int:
+        return sum(self.counts.rows_in.values()) + self.plan.num_linked_rows
+
+    @property
+    def reading(self) -> Reading:
+        return self.plan.reading(self.goal.spec, self.goal.corpus, self.goal.workplace)
+
+    def job(self) -> UnitJob:
+        """What workers need to know."""
+        goal, plan = self.goal, self.plan
+        metadata = {"sbert.space": goal.model.space, "sbert.dtype": goal.spec.dtype}
+        if self.scale is not None:
+            metadata["sbert.scale"] = repr(self.scale)
+        return UnitJob(
+            out=goal.out.storage.uri,
+            generation=goal.generation,
+            reading=self.reading,
+            num_units=len(plan.units),
+            num_partitions=_num_partitions(goal, plan) if goal.spec.distinct == "corpus" else 0,
+            sources=tuple(name for name, _ in plan.sources),
+            source_paths=tuple(path for _, path in plan.sources),
+            dtype=VectorType(goal.spec.dtype),
+            scale=self.scale,
+            has_chunks=goal.spec.long == "chunks",
+            metadata=metadata,
+        )
+
+    def sample(self, num_texts: int) -> list[Text]:
+        """Some texts from units all over the corpus; the same for the same corpus."""
+        new_units = self.plan.new_units
+        chosen = new_units[:: max(1, len(new_units) // SAMPLE_UNITS)]
+        texts: list[Text] = []
+        for unit in chosen:
+            num_rows = min(unit.num_rows, -(-num_texts // len(chosen)))
+            texts += self.reading.read(unit.path, unit.first_row, num_rows).texts
+        return texts[:num_texts]
+
+    def tokens_per_char(self) -> float:
+        """From a few texts, cut as the model cuts them."""
+        texts = [str(t) for t in self.sample(SAMPLE_TEXTS) if not invalid_reason(t)]
+        num_tokens = sum(len(t.ids) for t in self.goal.model.encoder.tokens_of(texts))
+        return num_tokens / max(1, sum(map(len, texts)))
+
+
+def surveyed(goal: Goal, fleet: Fleet) -> Survey:
+    """The survey an unfinished run has left, or a new one."""
+    storage = goal.out.storage
+    place = f"{goal.work}/plan.json"
+    if storage.stat(place) is not None:
+        log.info("taking up the plan of an unfinished run")
+        # Interruptions of whole runs are held against no unit.
+        storage.delete([f"{goal.work}/attempts"])
+        saved = goal.plan_file(goal.generation)
+        plan, counts = Plan.from_dict(saved["plan"]), Counts.from_dict(saved["counts"])
+        return Survey(goal, plan, counts, saved["scale"], saved["quality"])
+    survey = scanned(goal, fleet)
+    scale, error = _calibrated(survey)
+    facts = {
+        "spec": goal.spec_facts(scale),
+        "plan": survey.plan.to_dict(),
+        "counts": asdict(survey.counts),
+        "scale": scale,
+        "quality": error,
+    }
+    storage.put(place, json.dumps(facts).encode())
+    return Survey(goal, survey.plan, survey.counts, scale, error)
+
+
+def scanned(goal: Goal, fleet: Fleet) -> Survey:
+    """Plan and scan; a file that proves corrupt on the way is left out, if that is allowed."""
+    staged, corrupt = _staged(goal, fleet)
+    while True:
+        plan = make_plan(
+            goal.spec,
+            goal.corpus,
+            goal.shape,
+            goal.out.current,
+            goal.workplace,
+            staged,
+            corrupt,
+            _salvaged(goal),
+        )
+        shuffle = Shuffle(
+            place=goal.workplace,
+            folder=goal.work,
+            num_partitions=_num_partitions(goal, plan),
+            with_texts=goal.spec.distinct == "corpus",
+            with_ids=plan.id_column is not None,
+        )
+        reading = plan.reading(goal.spec, goal.corpus, goal.workplace)
+        try:
+            found = fleet.scan(plan, reading, shuffle, goal.out.storage.uri)
+            return Survey(goal, plan, Counts(**found))
+        except CorruptFile as error:
+            path = next((f.path for f in plan.files if f"/{f.path} " in str(error)), None)
+            if not goal.spec.skip_corrupt or path is None:
+                raise
+            corrupt = corrupt | {path: str(error)}
+
+
+def _num_partitions(goal: Goal, plan: Plan) -> int:
+    """Few enough rows in each, those of earlier runs included, to settle in memory."""
+    num_old = goal.out.current.rows if goal.out.current else 0
+    num_rows = sum(unit.num_rows for unit in plan.units) + num_old
+    return max(1, -(-num_rows // PARTITION_ROWS))
+
+
+def _staged(goal: Goal, fleet: Fleet) -> tuple[dict[str, str], dict[str, str]]:
+    """Parquet copies of files that have no row ranges, unless all their units are linked."""
+    known: dict[str, Any] = {}
+    if goal.spec.id is None and goal.spec.limit is None:
+        known = known_files(goal.corpus, goal.out.current, goal.shape)
+    files = [
+        file
+        for file in goal.corpus.files
+        if file.format is not Format.PARQUET and file.path not in known
+    ]
+    return fleet.stage(goal.corpus, files, goal.spec, goal.workplace, goal.work)
+
+
+def _salvaged(goal: Goal) -> list[tuple[str, str]]:
+    """Parts an unfinished run with another corpus has left; their vectors are still good."""
+    storage = goal.out.storage
+    found = []
+    for name in goal.unfinished():
+        for stat in storage.list(f"_work/{name}/commits"):
+            record = json.loads(storage.read(stat.name))
+            found.append((record["data"]["path"], record["file"]))
+    return sorted(found)
+
+
+def _calibrated(survey: Survey) -> tuple[float | None, dict]:
+    """The int8 scale, from the last run or a sample, and what storing costs in cosines."""
+    goal = survey.goal
+    kind = VectorType(goal.spec.dtype)
+    if kind is VectorType.FLOAT32:
+        return None, {}
+    if (current := goal.out.current) is not None:
+        return current.spec["scale"], current.facts["storage_error"]
+    for name in goal.unfinished():  # its vectors are reused, so its scale must be
+        saved = goal.plan_file(name)
+        return saved["scale"], saved["quality"]
+    sample = goal.model.documents(survey.sample(SAMPLE_TEXTS)).vectors
+    scale = calibrated_scale(sample) if kind is VectorType.INT8 else None
+    return scale, {"sample": len(sample), **cosine_errors(sample, kind, scale)}
