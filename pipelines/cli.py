@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pipelines.demo import DemoReport
     from pipelines.embedding.estimate import EmbedEstimate
     from pipelines.embedding.summary import EmbedReport
+    from pipelines.evaluate import EvaluateReport
+    from pipelines.mine import MineReport
+    from pipelines.prepare import PrepareReport
+    from pipelines.train import TrainReport
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2
@@ -86,6 +90,174 @@ def _fail(message: str, code: int, debug: bool) -> None:
     sys.exit(code)
 
 
+def _words(text: str) -> tuple[str, ...]:
+    """'a, b' as ('a', 'b')."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--out", required=True, help="Folder or s3:// URI of the shards.")
+@click.option(
+    "--format",
+    type=click.Choice(["pairs", "scored", "triplets", "ranking"]),
+    required=True,
+    help="Two texts and a class; and a score; anchor, positive, negative; query and answer.",
+)
+@click.option("--columns", default="", help="Columns of texts and label, in order: a,b,label.")
+@click.option("--exclude", multiple=True, help="Evaluation file whose texts must not be learned.")
+@click.option("--labels", default="", help="All classes, in order; found in the data by default.")
+@click.option("--skip-label", multiple=True, help="Class whose rows are left out.")
+@click.option("--score-range", default="0,1", show_default=True, help="LOW,HIGH of scores.")
+@click.option("--dev-fraction", type=float, default=0.0, show_default=True, help="Held out.")
+@click.option("--shards", type=int, help="Files to write; 8 or more by default.")
+@click.option("--tokenizer", help="Model to count tokens with; characters by default.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@job
+def prepare(
+    debug: bool, json_log: bool, columns: str, labels: str, score_range: str, **options: object
+) -> None:
+    """Turn labelled files into shards to train on, without repeats and leaks."""
+    options["columns"], options["labels"] = _words(columns), _words(labels)
+    options["score_range"] = _range(score_range)
+    report: PrepareReport = run_job("prepare", "PrepareSpec", debug, json_log, **options)
+    click.echo(_prepare_text(report))
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not LOW,HIGH", param_hint="--score-range") from None
+    return low, high
+
+
+def _prepare_text(report: "PrepareReport") -> str:
+    left_out = (
+        f"{report.repeats:,} repeats, {report.conflicts:,} contradictions, "
+        f"{report.excluded:,} in excluded files, {report.skipped:,} skipped"
+    )
+    classes = f", classes {', '.join(report.classes)}" if report.classes else ""
+    return (
+        f"{'nothing to do, ' * (not report.seconds)}{report.train:,} rows to train on, "
+        f"{report.dev:,} held out{classes}; left out: {left_out}\nshards -> {report.folder}"
+    )
+
+
+@main.command()
+@click.argument("shards")
+@click.option("--model", required=True, help="Encoder to search with: folder, hub id or 'demo'.")
+@click.option("--out", required=True, help="Folder or s3:// URI of the new shards.")
+@click.option("--negatives", type=int, default=1, show_default=True, help="Per row.")
+@click.option(
+    "--margin", type=float, default=0.05, show_default=True, help="Cosine below the answer's."
+)
+@click.option(
+    "--ceiling", type=float, default=0.9, show_default=True, help="Cosine with the answer itself."
+)
+@job
+def mine(debug: bool, json_log: bool, **options: object) -> None:
+    """Add hard negatives to ranking shards, by exact search."""
+    report: MineReport = run_job("mine", "MineSpec", debug, json_log, **options)
+    click.echo(
+        f"{'nothing to do, ' * (not report.seconds)}{report.rows:,} rows with "
+        f"{report.negatives} negatives each, {report.left_out:,} left out (too few candidates)\n"
+        f"shards -> {report.folder}"
+    )
+
+
+@main.command()
+@click.argument("shards")
+@click.option("--base", required=True, help="Encoder to start from: folder, hub id or 'demo'.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="New encoder folder.")
+@click.option(
+    "--objective", type=click.Choice(["softmax", "cosine", "triplet", "ranking", "cosent"])
+)
+@click.option("--cross-encoder", is_flag=True, help="Train a cross-encoder instead.")
+@click.option("--concat", default="u,v,|u-v|", show_default=True, help="What softmax sees.")
+@click.option("--margin", type=float, default=1.0, show_default=True, help="Of triplets.")
+@click.option(
+    "--distance",
+    type=click.Choice(["euclidean", "cosine", "manhattan"]),
+    default="euclidean",
+    show_default=True,
+    help="Of triplets.",
+)
+@click.option("--matryoshka", default="", help="Also train the first 256,128,64 dimensions.")
+@click.option("--pooling", type=click.Choice(["mean", "cls", "max"]), help="The base's own.")
+@click.option("--dense", type=int, help="Add a projection to D dimensions.")
+@click.option("--max-length", type=int, help="Tokens of a text; the base's own.")
+@click.option("--workers", type=int, help="Ranks; one per GPU, or 1.")
+@click.option("--gpus-per-worker", type=float, help="1 where there are GPUs, else 0.")
+@click.option("--cpus-per-worker", type=int, help="Threads of a rank; all cores shared evenly.")
+@click.option("--epochs", type=int, default=1, show_default=True)
+@click.option("--batch-size", type=int, default=16, show_default=True, help="Rows per worker.")
+@click.option("--accumulate", type=int, default=1, show_default=True, help="Batches per step.")
+@click.option("--lr", type=float, default=2e-5, show_default=True)
+@click.option("--warmup", type=float, default=0.1, show_default=True, help="Share of steps.")
+@click.option("--weight-decay", type=float, default=0.0, show_default=True)
+@click.option("--precision", type=click.Choice(["bf16", "fp32"]), help="bf16 on GPUs, else fp32.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seeds", type=int, help="Train N encoders, from --seed on, in folders of --out.")
+@click.option("--eval", help="STS file to judge epochs by; the dev split by default.")
+@click.option("--checkpoint-steps", type=int, default=500, show_default=True)
+@job
+def train(debug: bool, json_log: bool, matryoshka: str, **options: object) -> None:
+    """Fine-tune an encoder, or a cross-encoder, on shards."""
+    try:
+        options["matryoshka"] = tuple(int(word) for word in _words(matryoshka))
+    except ValueError:
+        raise click.BadParameter(
+            f"{matryoshka!r} is not 256,128", param_hint="--matryoshka"
+        ) from None
+    reports: list[TrainReport] = run_job("train", "TrainSpec", debug, json_log, **options)
+    click.echo("\n".join(map(_train_text, reports)))
+
+
+def _train_text(report: "TrainReport") -> str:
+    score = ""
+    if report.best_score is not None:
+        score = (
+            f"; held-out {report.measure} {report.start_score:.2f} -> {report.best_score:.2f} "
+            f"(epoch {report.best_epoch})"
+        )
+    return (
+        f"{'nothing to do, ' * (not report.is_new)}{report.rows:,} rows in {report.steps:,} steps "
+        f"on {report.workers} workers, {report.rows_per_second:,.1f} rows/s{score}\n"
+        f"encoder -> {report.out}"
+    )
+
+
+@main.command()
+@click.argument("models", nargs=-1, required=True)
+@click.option("--sts", multiple=True, help="Scored pairs: sentence1, sentence2, score.")
+@click.option(
+    "--sts-aggregate",
+    type=click.Choice(["all", "mean", "wmean"]),
+    default="all",
+    show_default=True,
+    help="Subsets of one file together, averaged, or weighted by their pairs.",
+)
+@click.option("--nli", multiple=True, help="Classed pairs, for models with a softmax head.")
+@click.option("--triplets", multiple=True, help="anchor, positive, negative.")
+@click.option("--pairs", multiple=True, help="Two texts and label 1 (same) or 0.")
+@click.option("--transfer", help="Folder of the SentEval tasks: mr.parquet, trec_train.parquet...")
+@click.option("--retrieval", help="Folder with NAME_docs, NAME_queries, NAME_qrels.")
+@click.option("--clusters", multiple=True, help="id, cluster, text.")
+@click.option("--facets", multiple=True, help="Argument pairs with score and topic.")
+@click.option(
+    "--baselines", multiple=True, help="glove=FILE, tfidf, mean=MODEL or cls=MODEL, as a column."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for scores.json, scores.md.")
+@job
+def evaluate(debug: bool, json_log: bool, **options: object) -> None:
+    """Score models on the benchmarks of the paper, side by side."""
+    report: EvaluateReport = run_job("evaluate", "EvaluateSpec", debug, json_log, **options)
+    click.echo(report.table)
+    if report.out is not None:
+        click.echo(f"scores -> {report.out}")
+
+
 @main.command()
 @click.argument("corpus")
 @click.option("--model", required=True, help="Folder, s3:// URI, hub id org/name@rev, or 'demo'.")
@@ -130,7 +302,7 @@ def _fail(message: str, code: int, debug: bool) -> None:
 @job
 def embed(debug: bool, json_log: bool, carry: str, text: str | None, **options: object) -> None:
     """Turn a corpus of texts into vectors; only what is new or changed is embedded."""
-    options["carry"] = tuple(name.strip() for name in carry.split(",") if name.strip())
+    options["carry"] = _words(carry)
     options["text"] = None if text is None else _unescaped(text)
     report = run_job("embed", "EmbedSpec", debug, json_log, **options)
     click.echo(_plan_text(report) if options["plan"] else _embed_text(report))

@@ -98,10 +98,15 @@ class PinnedModel:
         )
 
 
+def local_model(model: str) -> str:
+    """A folder on this machine for a folder, a URI, a hub id or `demo`."""
+    word = model_folder(model)
+    return fetched(word) if "://" in word else str(local_folder(word))
+
+
 def pinned_model(spec: EmbedSpec) -> PinnedModel:
     """Resolve the word for a model, load it and take its fingerprints."""
-    word = model_folder(spec.model)
-    folder = fetched(word) if "://" in word else str(local_folder(word))
+    folder = local_model(spec.model)
     encoder = Encoder.load(folder, max_length=spec.max_length, truncate_dim=spec.truncate_dim)
     long = Long(spec.long)
     prompt = spec.prompt if spec.prompt is not None else encoder.document_prompt

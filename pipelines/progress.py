@@ -2,23 +2,28 @@
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from ray.exceptions import RayError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from workers import board
 
 log = logging.getLogger(__name__)
 
 LOG_EVERY_SECONDS = 10.0
+POLL_SECONDS = 1.0
 
-Advance = Callable[[int, int], None]
+Advance = Callable[..., None]
 
 
 @contextmanager
 def progress(label: str, num_rows: int, num_tokens: int = 0, by: str = "") -> Iterator[Advance]:
-    """A function to call with the rows and tokens done since the last call.
+    """A function to call with the rows and tokens done since the last call, and a remark if any.
 
     num_tokens: about how many there are. Texts go by length, so rows say little of the time left.
     by: who does the work, shown beside the speed.
@@ -37,8 +42,8 @@ def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task(label, total=1.0, said=meter.by)
 
-        def advance(rows: int, tokens: int) -> None:
-            meter.add(rows, tokens)
+        def advance(rows: int, tokens: int, remark: str = "") -> None:
+            meter.add(rows, tokens, remark)
             bars.update(task, completed=meter.share_done, said=str(meter))
 
         yield advance
@@ -47,9 +52,9 @@ def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
 def _lines(label: str, meter: "_Meter") -> Advance:
     last = time.monotonic()
 
-    def advance(rows: int, tokens: int) -> None:
+    def advance(rows: int, tokens: int, remark: str = "") -> None:
         nonlocal last
-        meter.add(rows, tokens)
+        meter.add(rows, tokens, remark)
         now = time.monotonic()
         if now - last >= LOG_EVERY_SECONDS or meter.rows == meter.num_rows:
             last = now
@@ -73,8 +78,10 @@ class _Meter:
         self.first = 0  # tokens and share of the first report, done before the clock started
         self.first_share = 0.0
         self.start: float | None = None
+        self.remark = ""
 
-    def add(self, rows: int, tokens: int) -> None:
+    def add(self, rows: int, tokens: int, remark: str = "") -> None:
+        self.remark = remark
         self.rows += rows
         self.tokens += tokens
         if self.start is None:
@@ -103,4 +110,32 @@ class _Meter:
         if self.first_share < self.share_done < 1:
             left = (1 - self.share_done) / (self.share_done - self.first_share)
             said.append(f"{self.seconds * left:,.0f} s left")
-        return ", ".join([*said, self.by] if self.by else said)
+        return ", ".join(part for part in (*said, self.remark, self.by) if part)
+
+
+@contextmanager
+def polled(run: str, advance: Advance) -> Iterator[None]:
+    """Show what workers write on the run's board; one out of reach costs only the display."""
+    stop = threading.Event()
+
+    def poll() -> None:
+        rows = tokens = 0
+        while True:
+            is_last = stop.wait(POLL_SECONDS)
+            with suppress(RayError):
+                seen = board.totals(run)
+                if seen.rows > rows:
+                    advance(seen.rows - rows, seen.tokens - tokens, seen.remark)
+                    rows, tokens = seen.rows, seen.tokens
+            if is_last:
+                return
+
+    board.wipe(run)
+    thread = threading.Thread(target=poll, daemon=True, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        board.wipe(run)

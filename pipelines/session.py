@@ -39,6 +39,24 @@ OBJECT_STORE_BYTES = 512 * 2**20
 CONNECT_SECONDS = 10.0
 
 
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def job_session(place: str, address: str | None) -> Iterator[None]:
+    """Ray for a job that writes to `place`: what Ray itself writes goes there too, if it can."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(place)
+        if "://" in place:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sbert-")))
+        # One logical CPU more than there are: actors on all cores would leave none for tasks.
+        num_cpus = None if address else num_cores() + 1
+        stack.enter_context(ray_session(folder, address=address, num_cpus=num_cpus))
+        yield
+
+
 @contextlib.contextmanager
 def ray_session(
     folder: Path, *, address: str | None = None, num_cpus: int | None = None

@@ -7,6 +7,13 @@ from pathlib import Path
 MAX_UNIT_ROWS = 65_536
 
 
+def _check_positive(spec: object, *names: str) -> None:
+    for name in names:
+        value = getattr(spec, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; give a whole number from 1 up")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DemoSpec:
     """What `sbert demo` does."""
@@ -20,6 +27,134 @@ class DemoSpec:
             raise ValueError(f"docstrings is {self.docstrings}; a pair needs at least 2")
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"out is {self.out}, a file; give a folder, new or existing")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrepareSpec:
+    """What `sbert prepare` does. Fields carry the names of the options."""
+
+    files: tuple[str, ...]
+    out: str
+    format: str
+    columns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    skip_label: tuple[str, ...] = ()
+    score_range: tuple[float, float] = (0.0, 1.0)
+    dev_fraction: float = 0.0
+    shards: int | None = None
+    tokenizer: str | None = None
+    seed: int = 0
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dev_fraction < 1:
+            raise ValueError(f"dev_fraction is {self.dev_fraction}; give 0 up to below 1")
+        low, high = self.score_range
+        if not low < high:
+            raise ValueError(f"score_range is {low:g},{high:g}; give LOW,HIGH with LOW below HIGH")
+        _check_positive(self, "shards")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainSpec:
+    """What `sbert train` does. Fields carry the names of the options."""
+
+    shards: str
+    base: str
+    out: Path
+    objective: str | None = None
+    cross_encoder: bool = False
+    concat: str = "u,v,|u-v|"
+    margin: float = 1.0
+    distance: str = "euclidean"
+    matryoshka: tuple[int, ...] = ()
+    pooling: str | None = None
+    dense: int | None = None
+    max_length: int | None = None
+    workers: int | None = None
+    gpus_per_worker: float | None = None
+    cpus_per_worker: int | None = None
+    epochs: int = 1
+    batch_size: int = 16
+    accumulate: int = 1
+    lr: float = 2e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    precision: str | None = None
+    seed: int = 0
+    seeds: int | None = None
+    eval: str | None = None
+    checkpoint_steps: int = 500
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.objective is None) == (not self.cross_encoder):
+            raise ValueError("give --objective for an encoder, or --cross-encoder, one of both")
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(f"warmup is {self.warmup}; give a share of the steps, 0 to 1")
+        for name in ("lr", "margin"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a number above 0")
+        _check_positive(
+            self, "dense", "max_length", "workers", "cpus_per_worker", "epochs", "batch_size",
+            "accumulate", "seeds", "checkpoint_steps",
+        )  # fmt: skip
+        if any(dim < 1 for dim in self.matryoshka):
+            raise ValueError(f"matryoshka is {self.matryoshka}; give dimensions from 1 up")
+        if "://" in str(self.out):
+            raise ValueError(f"out {self.out} is no folder; train to a folder all workers share")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MineSpec:
+    """What `sbert mine` does. Fields carry the names of the options."""
+
+    shards: str
+    model: str
+    out: str
+    negatives: int = 1
+    margin: float = 0.05
+    ceiling: float = 0.9
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "negatives")
+        if not 0 <= self.margin < 2:
+            raise ValueError(f"margin is {self.margin}; give a difference of cosines, 0 to 2")
+        if not -1 < self.ceiling <= 1:
+            raise ValueError(f"ceiling is {self.ceiling}; give a cosine above -1, at most 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluateSpec:
+    """What `sbert evaluate` does. Fields carry the names of the options."""
+
+    models: tuple[str, ...]
+    sts: tuple[str, ...] = ()
+    sts_aggregate: str = "all"
+    nli: tuple[str, ...] = ()
+    triplets: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+    transfer: str | None = None
+    retrieval: str | None = None
+    clusters: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
+    out: Path | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        tasks = ("sts", "nli", "triplets", "pairs", "transfer", "retrieval", "clusters", "facets")
+        if not any(getattr(self, task) for task in tasks):
+            raise ValueError(f"nothing to evaluate on; give one of --{', --'.join(tasks)}")
+        for baseline in self.baselines:
+            kind, _, place = baseline.partition("=")
+            if kind not in ("glove", "tfidf", "mean", "cls") or (kind != "tfidf") != bool(place):
+                raise ValueError(
+                    f"baseline {baseline!r} is unknown; give glove=FILE, tfidf, mean=MODEL or "
+                    "cls=MODEL"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,17 +194,9 @@ class EmbedSpec:
             raise ValueError(
                 "--id content numbers repeats of a text, so it needs --distinct corpus"
             )
-        for name in (
-            "limit",
-            "actors",
-            "cpus_per_actor",
-            "unit_rows",
-            "max_length",
-            "truncate_dim",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; give a whole number from 1 up")
+        _check_positive(
+            self, "limit", "actors", "cpus_per_actor", "unit_rows", "max_length", "truncate_dim"
+        )
         if self.unit_rows is not None and self.unit_rows > MAX_UNIT_ROWS:
             raise ValueError(f"unit_rows is {self.unit_rows}; at most {MAX_UNIT_ROWS}")
         if self.gpus_per_actor is not None and self.gpus_per_actor < 0:
@@ -81,13 +208,6 @@ class EmbedSpec:
     def template(self) -> str:
         """The text of a row, its columns in braces."""
         return self.text if self.text is not None else f"{{{self.text_column}}}"
-
-
-def _check_positive(spec: object, *names: str) -> None:
-    for name in names:
-        value = getattr(spec, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; give a whole number from 1 up")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

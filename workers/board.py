@@ -7,6 +7,7 @@ one costs 1 % of a core: Ray wakes each a hundred times a second.
 import contextlib
 import secrets
 import time
+from typing import NamedTuple
 
 from ray.exceptions import RayError
 from ray.experimental.internal_kv import (
@@ -30,25 +31,42 @@ class Board:
     def __init__(self, run: str) -> None:
         self.key = f"{run}/{secrets.token_hex(8)}"
         self.rows = self.tokens = 0
+        self.remark = ""
         self.last = time.monotonic()
 
-    def add(self, rows: int, tokens: int) -> None:
+    def add(self, rows: int, tokens: int, remark: str = "") -> None:
         self.rows += rows
         self.tokens += tokens
+        self.remark = remark
         if time.monotonic() - self.last > REPORT_SECONDS:
             self.write()
 
     def write(self) -> None:
         self.last = time.monotonic()
         with contextlib.suppress(RayError):
-            _internal_kv_put(self.key, f"{self.rows} {self.tokens}", namespace=NAMESPACE)
+            _internal_kv_put(
+                self.key, f"{self.rows} {self.tokens} {self.remark}", namespace=NAMESPACE
+            )
 
 
-def totals(run: str) -> tuple[int, int]:
-    """Rows and tokens of all workers of a run."""
+class Totals(NamedTuple):
+    """What all workers of a run have done, and what one of them has to say."""
+
+    rows: int
+    tokens: int
+    remark: str
+
+
+def totals(run: str) -> Totals:
+    """The sum of all lines of a run."""
     lines = [_internal_kv_get(key, namespace=NAMESPACE) for key in _keys(run)]
-    counts = [tuple(map(int, line.split())) for line in lines if line]
-    return sum(rows for rows, _ in counts), sum(tokens for _, tokens in counts)
+    parts = [line.decode().split(" ", 2) for line in lines if line]
+    remarks = [remark for *_, remark in parts if remark]
+    return Totals(
+        sum(int(rows) for rows, _, _ in parts),
+        sum(int(tokens) for _, tokens, _ in parts),
+        remarks[0] if remarks else "",
+    )
 
 
 def wipe(run: str) -> None:

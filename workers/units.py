@@ -4,7 +4,6 @@ In:  one UnitJob for the whole job, one Unit per call.
 Out: rows read, claims found, parts written; the order of writes makes each step all or nothing.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 
@@ -23,8 +22,8 @@ from sbert_core.vectors.parts import (
     Part,
     block_of_part,
     document_hashes,
-    parquet_bytes,
     part_of,
+    put_table,
 )
 from sbert_core.vectors.runs import read_run
 
@@ -176,12 +175,8 @@ class UnitJob:
         return self._put("_quarantine", "files", table)
 
     def _put(self, folder: str, label: str, table: pa.Table) -> dict:
-        """Write a table under a name that holds its hash: nobody can write another one there."""
-        data = parquet_bytes(table, self.metadata).to_pybytes()
-        sha256 = hashlib.sha256(data).hexdigest()
-        name = f"{folder}/{self.generation}/{label}-{sha256[:16]}.parquet"
-        self.storage.put(name, data)
-        return {"path": name, "rows": table.num_rows, "sha256": sha256, "bytes": len(data)}
+        name = f"{folder}/{self.generation}/{label}"
+        return put_table(self.storage, name, table, self.metadata)
 
 
 def is_own(unit: Unit, claims: np.ndarray) -> np.ndarray:

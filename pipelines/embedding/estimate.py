@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.embedding.fleet import num_cores
 from pipelines.embedding.survey import Survey
+from pipelines.session import num_cores
 
 SAMPLE_TEXTS = 512
 # Between a measurement on a few texts and a whole job lie start-up, luck and other users.

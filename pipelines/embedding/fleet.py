@@ -6,30 +6,25 @@ Out: their counts. Everything else is in files.
 
 import contextlib
 import logging
-import os
 import tempfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 from ray.data import ActorPoolStrategy, DataContext
-from ray.exceptions import RayError
 
 from pipelines.embedding.planning import Plan
 from pipelines.models import PinnedModel
-from pipelines.progress import Advance, progress
+from pipelines.progress import polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
-from pipelines.session import ray_session
+from pipelines.session import job_session
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import FIELD, CorruptFile, write_parquet_copy
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
-from workers import board
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
 from workers.filler import fill_unit
@@ -37,7 +32,6 @@ from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settl
 from workers.units import UnitJob
 
 SCAN_ROWS = 1_000_000
-POLL_SECONDS = 1.0
 # Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
 # gives up. An actor that dies before its first unit is counted here.
 MAX_START_DEATHS = 5
@@ -56,12 +50,10 @@ class Fleet(contextlib.ExitStack):
     def _connect(self) -> None:
         if self._is_connected:
             return
-        folder = Path(self.spec.out)
-        if "://" in self.spec.out or self.spec.plan:
-            folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="sbert-")))
-        # One logical CPU more than there are: actors on all cores would leave none for tasks.
-        num_cpus = None if self.spec.address else num_cores() + 1
-        self.enter_context(ray_session(folder, address=self.spec.address, num_cpus=num_cpus))
+        place = self.spec.out
+        if self.spec.plan:  # nothing may be written there
+            place = self.enter_context(tempfile.TemporaryDirectory(prefix="sbert-"))
+        self.enter_context(job_session(place, self.spec.address))
         self._is_connected = True
 
     # -- before the model ------------------------------------------------------------------------
@@ -163,7 +155,7 @@ class Fleet(contextlib.ExitStack):
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         results = []
         with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
-            with _polled(job.generation, advance):
+            with polled(job.generation, advance):
                 dataset = _units_dataset(units).map_batches(
                     UnitEmbedder,
                     batch_size=1,
@@ -200,11 +192,6 @@ class Fleet(contextlib.ExitStack):
         if num_gpus:
             return max(1, int(found.get("GPU", 0) / num_gpus))
         return max(1, int(found["CPU"] - 1) // self.spec.cpus_per_actor)
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _spans(units: list[Unit]) -> list[list[Unit]]:
@@ -266,31 +253,3 @@ def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         raise_error_rows(batch)
         rows += batch.to_pylist()
     return rows
-
-
-@contextlib.contextmanager
-def _polled(run: str, advance: Advance) -> Iterator[None]:
-    """Read the board now and then; one that cannot be reached costs the display, not the job."""
-    stop = threading.Event()
-
-    def poll() -> None:
-        seen = (0, 0)
-        while True:
-            is_last = stop.wait(POLL_SECONDS)
-            with contextlib.suppress(RayError):
-                rows, tokens = board.totals(run)
-                if rows > seen[0]:
-                    advance(rows - seen[0], tokens - seen[1])
-                    seen = (rows, tokens)
-            if is_last:
-                return
-
-    board.wipe(run)
-    thread = threading.Thread(target=poll, daemon=True, name="progress")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        board.wipe(run)

@@ -3,9 +3,17 @@
 In:  queries, keys and values of all tokens, end to end, and where the texts lie.
 Out: the context of each token, from the tokens of its own text alone.
 
+Without gradients texts of equal length share a call (`flat_attention`). With them texts of about
+equal length do, padded for this one operation (`learned_attention`): a training batch holds few
+texts of any one length, and attention is a twentieth of its work.
+
 Shapes: T tokens, D dimensions, H heads, E dimensions per head, N texts of one length L.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -62,6 +70,97 @@ def _dense_attention(query_NLHE: Tensor, key_NLHE: Tensor, value_NLHE: Tensor) -
         torch.baddbmm(scores_HLL, query_HLE, key_HEL, beta=0, alpha=dim**-0.5, out=scores_HLL)
         torch.softmax(scores_HLL, dim=-1, out=scores_HLL)
         torch.bmm(scores_HLL, value_HLE, out=query_HLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring texts that share a call of attention, padded to the longest.
+
+    index_X: token of each of the N x L places; None if no place is padding.
+    real_X: the places that hold a token of their own.
+    mask_N11L: what is added to scores: nothing, or minus infinity for padding.
+    """
+
+    tokens: slice
+    num_texts: int
+    length: int
+    index_X: Tensor | None = None
+    real_X: Tensor | None = None
+    mask_N11L: Tensor | None = None
+
+    def padded(self, x_TD: Tensor) -> Tensor:
+        own_TD = x_TD[self.tokens]
+        if self.index_X is not None:
+            own_TD = own_TD.index_select(0, self.index_X)
+        return own_TD.view(self.num_texts, self.length, -1)
+
+    def unpadded(self, x_NLD: Tensor) -> Tensor:
+        flat_XD = x_NLD.flatten(0, 1)
+        return flat_XD if self.real_X is None else flat_XD.index_select(0, self.real_X)
+
+
+def runs_of(groups: tuple[Group, ...], device: torch.device) -> list[Run]:
+    """Texts, the longest first, in runs whose shortest has more than half the longest's tokens."""
+    runs: list[list[Group]] = []
+    for group in groups:
+        if runs and 2 * group.length > runs[-1][0].length:
+            runs[-1].append(group)
+        else:
+            runs.append([group])
+    return [_run(members, device) for members in runs]
+
+
+def _run(groups: list[Group], device: torch.device) -> Run:
+    lengths_N = np.repeat([g.length for g in groups], [g.num_texts for g in groups])
+    longest = groups[0].length
+    tokens = slice(groups[0].tokens.start, groups[-1].tokens.stop)
+    if len(groups) == 1:
+        return Run(tokens, len(lengths_N), longest)
+    first_N1 = (np.cumsum(lengths_N) - lengths_N)[:, None]
+    is_real_NL = np.arange(longest) < lengths_N[:, None]
+    index_NL = np.where(is_real_NL, first_N1 + np.arange(longest), first_N1)
+    mask_NL = np.where(is_real_NL, np.float32(0), np.float32(-np.inf))
+    return Run(
+        tokens,
+        len(lengths_N),
+        longest,
+        torch.from_numpy(index_NL.reshape(-1)).to(device),
+        torch.from_numpy(np.flatnonzero(is_real_NL)).to(device),
+        torch.from_numpy(mask_NL[:, None, None]).to(device),
+    )
+
+
+def learned_attention(
+    query_TD: Tensor,
+    key_TD: Tensor,
+    value_TD: Tensor,
+    runs: list[Run],
+    num_heads: int,
+    dropout: float,
+    bias_of: Callable[[int], Tensor] | None = None,
+) -> Tensor:
+    """As flat_attention, but autograd can follow it; `dropout` is the share of scores dropped.
+
+    bias_of: the score offsets (1, H, L, L) of texts of L tokens, for relative positions.
+    """
+    contexts = []
+    for run in runs:
+        query_NHLE, key_NHLE, value_NHLE = (
+            run.padded(x_TD).unflatten(2, (num_heads, -1)).transpose(1, 2)
+            for x_TD in (query_TD, key_TD, value_TD)
+        )
+        mask = run.mask_N11L
+        if bias_of is not None:
+            mask = bias_of(run.length) if mask is None else bias_of(run.length) + mask
+        context_NHLE = F.scaled_dot_product_attention(
+            query_NHLE,
+            key_NHLE,
+            value_NHLE,
+            attn_mask=None if mask is None else mask.to(query_NHLE.dtype),
+            dropout_p=dropout,
+        )
+        contexts.append(run.unpadded(context_NHLE.transpose(1, 2).flatten(2)))
+    return torch.cat(contexts)
 
 
 def _varlen_attention(

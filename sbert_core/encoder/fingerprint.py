@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -42,6 +43,16 @@ def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
         values = weight.detach().to("cpu", torch.float32).contiguous()
         total.update(f"{name} {tuple(values.shape)}\n".encode())
         total.update(values.numpy().data)
+    return total.hexdigest()
+
+
+def folder_digest(folder: Path) -> str:
+    """One name for all files of a folder."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
     return total.hexdigest()
 
 

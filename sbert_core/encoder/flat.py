@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sbert_core.encoder.attention import flat_attention
+from sbert_core.encoder.attention import flat_attention, learned_attention, runs_of
 from sbert_core.encoder.batching import Batch, BatchPath, Group, flat_batches
 from sbert_core.encoder.linear import ROW_STEP, FusedLinear
 
@@ -44,6 +44,9 @@ class LayerNames:
     activation: str
     down: str
     norm: str
+    score_dropout: str
+    attention_dropout: str | None
+    dropout: str
 
 
 BERT = LayerNames(
@@ -57,6 +60,9 @@ BERT = LayerNames(
     activation="intermediate.intermediate_act_fn",
     down="output.dense",
     norm="output.LayerNorm",
+    score_dropout="attention.self.dropout",
+    attention_dropout="attention.output.dropout",
+    dropout="output.dropout",
 )
 DISTILBERT = LayerNames(
     layers="transformer.layer",
@@ -69,6 +75,9 @@ DISTILBERT = LayerNames(
     activation="ffn.activation",
     down="ffn.lin2",
     norm="output_layer_norm",
+    score_dropout="attention.dropout",
+    attention_dropout=None,
+    dropout="ffn.dropout",
 )
 MPNET = LayerNames(
     layers="encoder.layer",
@@ -81,6 +90,9 @@ MPNET = LayerNames(
     activation="intermediate.intermediate_act_fn",
     down="output.dense",
     norm="output.LayerNorm",
+    score_dropout="attention.attn.dropout",
+    attention_dropout="attention.dropout",
+    dropout="output.dropout",
 )
 FAMILIES = {
     "bert": BERT,
@@ -106,16 +118,29 @@ class Layer:
     activation: Callable[[Tensor], Tensor]
     down: FusedLinear
     norm: nn.LayerNorm
+    score_dropout: nn.Dropout
+    attention_dropout: nn.Dropout | None
+    dropout: nn.Dropout
 
-    def __call__(
-        self, x_TD: Tensor, groups: tuple[Group, ...], num_heads: int, biases: list[Tensor] | None
-    ) -> Tensor:
-        """The next layer's input."""
+    def __call__(self, x_TD: Tensor, attention: Callable[..., Tensor]) -> Tensor:
+        """The next layer's input. `attention` takes queries, keys, values, share of dropout."""
         query_TD, key_TD, value_TD = self.query(x_TD), self.key(x_TD), self.value(x_TD)
-        context_TD = flat_attention(query_TD, key_TD, value_TD, groups, num_heads, biases)
-        x_TD = self.attention_norm(self.attention_out.added(context_TD, x_TD))
+        context_TD = attention(query_TD, key_TD, value_TD, _share(self.score_dropout))
+        x_TD = self.attention_norm(
+            _added(self.attention_out, self.attention_dropout, context_TD, x_TD)
+        )
         hidden = self.up.activated(x_TD, self.activation)
-        return self.norm(self.down.added(hidden, x_TD))
+        return self.norm(_added(self.down, self.dropout, hidden, x_TD))
+
+
+def _share(dropout: nn.Dropout | None) -> float:
+    return dropout.p if dropout is not None and dropout.training else 0.0
+
+
+def _added(linear: FusedLinear, dropout: nn.Dropout | None, x: Tensor, residual: Tensor) -> Tensor:
+    if dropout is not None and _share(dropout):
+        return residual + dropout(linear(x))
+    return linear.added(x, residual)
 
 
 class FlatBackbone:
@@ -140,9 +165,9 @@ class FlatBackbone:
         """States of each group; no text is padded, the batch is filled up by a few tokens."""
         filled = self._filled(batch)
         x_TD = self._embedded(filled)
-        biases = self._relative_biases(filled.groups, x_TD)
+        attention = self._attention(filled.groups, x_TD)
         for layer in self.layers:
-            x_TD = layer(x_TD, filled.groups, self.num_heads, biases)
+            x_TD = layer(x_TD, attention)
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
@@ -169,21 +194,37 @@ class FlatBackbone:
             return project(x_TD)  # ELECTRA small: embeddings narrower than states
         return x_TD
 
-    def _relative_biases(self, groups: tuple[Group, ...], x_TD: Tensor) -> list[Tensor] | None:
-        """MPNet's score offsets for each group's length, shared by all layers."""
+    def _attention(self, groups: tuple[Group, ...], x_TD: Tensor) -> Callable[..., Tensor]:
+        """Attention over these texts, for every layer; the kind that can be learned if need be."""
+        bias_of = self._relative_bias(max(group.length for group in groups), x_TD)
+        if torch.is_grad_enabled():
+            runs = runs_of(groups, x_TD.device)
+
+            def learned(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+                return learned_attention(query, key, value, runs, self.num_heads, dropout, bias_of)
+
+            return learned
+        biases = None if bias_of is None else [bias_of(group.length) for group in groups]
+
+        def plain(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+            return flat_attention(query, key, value, groups, self.num_heads, biases)
+
+        return plain
+
+    def _relative_bias(self, longest: int, x_TD: Tensor) -> Callable[[int], Tensor] | None:
+        """MPNet's score offsets for texts of a length, shared by all layers."""
         if self.model.config.model_type != "mpnet":
             return None
         encoder: Any = self.model.encoder
-        longest = max(group.length for group in groups)
         distance_R = torch.arange(-longest + 1, longest, device=x_TD.device)
         bias_RH = encoder.relative_attention_bias(encoder.relative_position_bucket(distance_R))
         bias_HR = bias_RH.to(x_TD.dtype).t().contiguous()
         steps_L = torch.arange(longest, device=x_TD.device)
         index_LL = steps_L[None, :] - steps_L[:, None] + longest - 1
-        return [bias_HR[:, index_LL[: g.length, : g.length]][None] for g in groups]
+        return lambda length: bias_HR[:, index_LL[:length, :length]][None]
 
 
-def padding_idx(model: PreTrainedModel) -> int | None:
+def padding_idx(model: nn.Module) -> int | None:
     """The padding id of models that number positions from it on (RoBERTa, XLM-R, MPNet)."""
     return getattr(getattr(model, "embeddings", None), "padding_idx", None)
 
@@ -202,7 +243,9 @@ def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
     return (num_words_T - num_before_T) * is_word_T + padding_idx
 
 
-def _part(layer: nn.Module, name: str) -> Any:  # noqa: ANN401
+def _part(layer: nn.Module, name: str | None) -> Any:  # noqa: ANN401
     """A part of a layer by its dotted name; an activation may be a plain function."""
+    if name is None:
+        return None
     part = reduce(getattr, name.split("."), layer)
     return FusedLinear(part) if isinstance(part, nn.Linear) else part

@@ -78,6 +78,11 @@ def read_parts(folder: Path, pooling: Pooling | None) -> Parts:
     return Parts(layout, *_read_transformer(transformer), head)
 
 
+def has_modules(folder: Path) -> bool:
+    """Is this a sentence-transformers folder, rather than a plain encoder's?"""
+    return (folder / "modules.json").is_file()
+
+
 def _modules(folder: Path) -> list[tuple[str, Path]]:
     listing = _json(folder / "modules.json")
     modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
@@ -122,13 +127,31 @@ def _pooling_modes(config: dict, folder: Path) -> tuple[Pooling, ...]:
 
 
 def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
+    model, tokenizer, missing = read_pretrained(folder, AutoModel)
+    missing = [key for key in missing if not key.startswith("pooler.")]
+    if missing:
+        raise ValueError(
+            f"{folder}: {len(missing)} weights are missing, {missing[0]} among them; "
+            f"the checkpoint is not a whole {model.config.model_type} encoder"
+        )
+    return model, tokenizer
+
+
+def read_pretrained(
+    folder: Path,
+    auto: Any,  # noqa: ANN401 - transformers' Auto classes share no type
+    **config_changes: object,
+) -> tuple[PreTrainedModel, HfTokenizer, list[str]]:
+    """A model of the kind `auto` makes, its tokenizer, and the names of weights it lacks."""
     _require_safetensors(folder)
     quiet = hf_logging.get_verbosity()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     try:
         config = _read_config(folder)
-        model, loading = AutoModel.from_pretrained(
+        for name, value in config_changes.items():
+            setattr(config, name, value)
+        model, loading = auto.from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
@@ -146,15 +169,9 @@ def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
     finally:
         hf_logging.set_verbosity(quiet)
         hf_logging.enable_progress_bar()
-    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
-    if missing:
-        raise ValueError(
-            f"{folder}: {len(missing)} weights are missing, {missing[0]} among them; "
-            f"the checkpoint is not a whole {model.config.model_type} encoder"
-        )
     if not tokenizer.is_fast:
         raise ValueError(f"{folder} has no fast tokenizer; add its tokenizer.json")
-    return model.eval(), tokenizer
+    return model.eval(), tokenizer, sorted(loading["missing_keys"])
 
 
 def _read_config(folder: Path) -> PretrainedConfig:

@@ -17,20 +17,21 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
 from sbert_core.encoder.fingerprint import architecture, digest, weights_digest
-from sbert_core.encoder.flat import padding_idx
 from sbert_core.encoder.folder import Parts, read_parts, write_parts
 from sbert_core.encoder.head import Dense, sentence_vectors
 from sbert_core.encoder.hub import local_folder
+from sbert_core.encoder.limits import checked_dim, checked_length, positive
 from sbert_core.encoder.pooling import Pooling, pool
 from sbert_core.encoder.probe import best_budget, is_batch_invariant
+from sbert_core.encoder.prompts import chosen_prompt, document_prompt, query_prompt
 from sbert_core.encoder.run import Progress, encoded_texts
 from sbert_core.encoder.tokens import TextTokenizer, TokenPlaces, Tokens
-from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +42,7 @@ AUTO = "auto"
 DEFAULT_BUDGET = {"cpu": 1024, "cuda": 16_384}
 ONE_THREAD_BUDGET = 4096
 TRIED_BUDGETS = {"cpu": (512, 1024, 2048, 4096), "cuda": (4096, 8192, 16_384, 32_768, 65_536)}
-# Tokenizers without a limit name an astronomic one; then texts are cut at the usual length.
-NO_LIMIT = 1_000_000
-DEFAULT_LENGTH = 512
 MAX_UNKNOWN_SHARE = 0.05
-# Names sentence-transformers folders give to the prompt of a corpus, in order of preference.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
 class Precision(StrEnum):
@@ -87,23 +83,23 @@ class Encoder:
         self._head.to(self.device)
         self._tokenizer = TextTokenizer(
             parts.tokenizer,
-            max_length=self._checked_length(max_length),
+            max_length=checked_length(parts, max_length),
             vocab_size=self._model.get_input_embeddings().num_embeddings,
             lower_case=parts.layout.lower_case,
         )
         self._backbone = backbone_for(self._model, self._tokenizer.pad_id, self.max_length)
         self.full_dim = self._full_dim()
-        self.truncate_dim = self._checked_dim(truncate_dim, parts.layout.truncate_dim)
+        self.truncate_dim = checked_dim(parts.layout.truncate_dim, truncate_dim, self.full_dim)
         on_cpu = self.device.type == "cpu"
         self.threads = torch.get_num_threads() if on_cpu else 1
         if threads is not None:
-            self.threads = _positive("threads", threads)
+            self.threads = positive("threads", threads)
         self._tunes_budget = token_budget == AUTO
         self.token_budget = DEFAULT_BUDGET[self.device.type]
         if on_cpu and self.threads == 1:
             self.token_budget = ONE_THREAD_BUDGET
         if token_budget is not None and not self._tunes_budget:
-            self.token_budget = _positive("token_budget", token_budget)
+            self.token_budget = positive("token_budget", token_budget)
 
     @classmethod
     def load(
@@ -164,9 +160,12 @@ class Encoder:
     @property
     def document_prompt(self) -> str:
         """What belongs in front of the texts of a corpus: the folder's prompt for them, if any."""
-        prompts = self._parts.layout.prompts
-        named = [prompts[name] for name in DOCUMENT_PROMPTS if name in prompts]
-        return named[0] if named else self._prompt(None, None)
+        return document_prompt(self._parts.layout)
+
+    @property
+    def query_prompt(self) -> str:
+        """What belongs in front of a query."""
+        return query_prompt(self._parts.layout)
 
     def encode(
         self,
@@ -282,10 +281,18 @@ class Encoder:
         """Vectors of one batch, in its order; `num_skipped` prompt tokens are not pooled."""
         if self.device.type == "cpu" and torch.get_num_threads() != 1:
             torch.set_num_threads(1)
+        return self.forward(batch, normalize, num_skipped).cpu().numpy()
+
+    def forward(self, batch: Batch, normalize: bool = False, num_skipped: int = 0) -> Tensor:
+        """As vectors_of, on the device and under whatever autograd mode is on: for training."""
         modes = self._parts.layout.pooling
         pooled = [pool(states, modes, num_skipped) for _, states in self._backbone.blocks(batch)]
-        vectors = sentence_vectors(torch.cat(pooled), self._head, self.truncate_dim, normalize)
-        return vectors.cpu().numpy()
+        return sentence_vectors(torch.cat(pooled), self._head, self.truncate_dim, normalize)
+
+    @property
+    def network(self) -> nn.ModuleDict:
+        """The modules whose weights make vectors, for an optimiser to change in place."""
+        return nn.ModuleDict({"model": self._model, "head": self._head})
 
     def batches_of(self, lengths: np.ndarray) -> list[np.ndarray]:
         """Text numbers of each batch under the present token budget."""
@@ -305,18 +312,7 @@ class Encoder:
         return self.max_length - self._tokenizer.num_special - max(0, prompt_tokens - 1)
 
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
-        layout = self._parts.layout
-        if prompt is not None:
-            if prompt and (reason := invalid_reason(prompt)) not in (None, "blank"):
-                raise ValueError(f"prompt {prompt!r} cannot be used: {reason}")
-            return prompt
-        name = prompt_name or layout.default_prompt_name
-        if name is None:
-            return ""
-        if name not in layout.prompts:
-            known = ", ".join(sorted(layout.prompts)) or "none"
-            raise ValueError(f"the model has no prompt named {name!r}; it has: {known}")
-        return layout.prompts[name]
+        return chosen_prompt(self._parts.layout, prompt, prompt_name)
 
     def _num_skipped(self, prompt: str) -> int:
         """Leading tokens that pooling leaves out: the prompt's, if the folder says so."""
@@ -328,36 +324,7 @@ class Encoder:
             )
         return 0 if self._parts.layout.include_prompt else num_prompt_tokens
 
-    def _checked_length(self, wanted: int | None) -> int:
-        """`wanted`, or the folder's own length, within the positions the model has."""
-        positions = getattr(self._model.config, "max_position_embeddings", None) or -1
-        first = padding_idx(self._model)
-        limit = positions - (0 if first is None else first + 1) if positions > 0 else NO_LIMIT
-        if wanted is not None:
-            if _positive("max_length", wanted) > limit:
-                raise ValueError(
-                    f"max_length {wanted} exceeds the model's {limit} positions; "
-                    "use at most that, or a model made for longer texts"
-                )
-            return wanted
-        own = self._parts.layout.max_length or self._parts.tokenizer.model_max_length
-        length = min(own, limit)
-        return length if length < NO_LIMIT else DEFAULT_LENGTH
-
     def _full_dim(self) -> int:
         widths = [m.linear.out_features for m in self._head if isinstance(m, Dense)]
         states = self._model.config.hidden_size * len(self._parts.layout.pooling)
         return widths[-1] if widths else states
-
-    def _checked_dim(self, wanted: int | None, own: int | None) -> int | None:
-        dim = own if wanted is None else wanted
-        if dim is not None and not 1 <= dim <= self.full_dim:
-            raise ValueError(f"truncate_dim {dim} is not within 1..{self.full_dim}")
-        return None if dim == self.full_dim else dim
-
-
-def _positive(name: str, value: object) -> int:
-    """The value as a whole number from 1 up."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; give a whole number from 1 up")
-    return int(value)

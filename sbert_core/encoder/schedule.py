@@ -6,13 +6,13 @@ Out: the same items, or the same calls, sooner. The first error stops the rest a
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+def ahead(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
     """The items, made by a thread that stays up to `depth` of them in front."""
     done = object()
     stop = threading.Event()

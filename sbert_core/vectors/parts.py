@@ -4,8 +4,10 @@ In:  Rows, Claims, and Blocks of every owner.
 Out: two Arrow tables: rows in input order, each with its vector; and rows without, with reasons.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -196,6 +198,17 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str] | None = None) -> pa
         write_statistics=[n for n in names if not n.startswith("vector.")],
     )
     return sink.getvalue()
+
+
+def put_table(
+    storage: Storage, name: str, table: pa.Table, metadata: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Write a table under a name that holds its hash: nobody can write another one there."""
+    data = parquet_bytes(table, metadata).to_pybytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = f"{name}-{sha256[:16]}.parquet"
+    storage.put(path, data)
+    return {"path": path, "rows": table.num_rows, "sha256": sha256, "bytes": len(data)}
 
 
 def block_of_part(storage: Storage, name: str) -> Block:

@@ -108,7 +108,7 @@ def test_rerun_is_free_and_needs_no_ray(published, corpus, options, monkeypatch)
     def no_ray(*args, **kwargs):
         raise AssertionError("Ray was started")
 
-    monkeypatch.setattr("pipelines.embedding.fleet.ray_session", no_ray)
+    monkeypatch.setattr("pipelines.embedding.fleet.job_session", no_ray)
     report = embed(corpus, out, **options)
     assert (report.embedded, report.seconds) == (0, 0.0)
     assert published_bytes(out) == before

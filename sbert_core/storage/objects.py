@@ -1,210 +1,26 @@
-"""Files of an artifact or a corpus, on a local disk or in an object store, behind one interface.
-
-In:  a folder or an s3:// URI.
-Out: Storage: whole files by relative name. A write is there whole or not at all; a conditional
-     write succeeds only over the version its writer has seen; one writer holds the lock.
-
-Lowest of the layers, since actors, tasks and jobs all read and write. Credentials come from the
-usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) and stay there.
-"""
+"""Objects below a prefix of a bucket."""
 
 import contextlib
-import fcntl
 import io
 import json
 import logging
 import os
 import secrets
-import shutil
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 from obstore.store import S3Store
 
+from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
+
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
-LOCK = "_lock"
-TEMPORARY = "_work/tmp"
-COPY_BYTES = 8 * 2**20
-
-
-class BusyError(Exception):
-    """Another run holds the output."""
-
-
-class ConflictError(Exception):
-    """Somebody else wrote the file since it was read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """A file: its name below the root, and what tells one version of it from another."""
-
-    name: str
-    size: int
-    version: str
-
-
-class Storage(Protocol):
-    """Whole files by relative name."""
-
-    uri: str
-
-    def read(self, name: str) -> bytes: ...
-
-    def read_range(self, name: str, start: int, length: int) -> bytes: ...
-
-    def buffer(self, name: str) -> pa.Buffer: ...
-
-    def open(self, name: str) -> BinaryIO: ...
-
-    def stat(self, name: str) -> Stat | None: ...
-
-    def list(self, prefix: str = "") -> Iterator[Stat]: ...
-
-    def put(self, name: str, data: bytes) -> None: ...
-
-    def put_file(self, name: str, source: Path) -> None: ...
-
-    def put_if(self, name: str, data: bytes, version: str | None) -> None: ...
-
-    def link(self, source: str, target: str) -> None: ...
-
-    def delete(self, names: Iterable[str]) -> None: ...
-
-    def lock(self) -> AbstractContextManager[None]: ...
-
-
-def storage_at(place: str | Path) -> Storage:
-    """The storage a path or URI names."""
-    text = str(place)
-    if text.startswith("s3://"):
-        return ObjectStorage(text)
-    if "://" in text:
-        scheme = text.partition("://")[0]
-        raise ValueError(
-            f"{text}: stores of kind {scheme}:// are not supported; use a path or s3://"
-        )
-    return LocalStorage(Path(text))
-
-
-class LocalStorage:
-    """A folder. Versions are modification times; the lock is the kernel's and dies with us."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self.uri = str(self.root)
-
-    def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        with (self.root / name).open("rb") as file:
-            file.seek(start)
-            return file.read(length)
-
-    def buffer(self, name: str) -> pa.Buffer:
-        """The file mapped, not read: taking a few rows of many costs a few pages."""
-        return pa.memory_map(str(self.root / name)).read_buffer()
-
-    def open(self, name: str) -> BinaryIO:
-        return (self.root / name).open("rb")
-
-    def stat(self, name: str) -> Stat | None:
-        try:
-            found = (self.root / name).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return Stat(name, found.st_size, str(found.st_mtime_ns))
-
-    def list(self, prefix: str = "") -> Iterator[Stat]:
-        for folder, _, files in os.walk(self.root / prefix, followlinks=True):
-            for file in files:
-                name = (Path(folder) / file).relative_to(self.root).as_posix()
-                if (stat := self.stat(name)) is not None:
-                    yield stat
-
-    def put(self, name: str, data: bytes) -> None:
-        self._put(name, io.BytesIO(data))
-
-    def put_file(self, name: str, source: Path) -> None:
-        """The file's contents, without holding them in memory."""
-        with source.open("rb") as file:
-            self._put(name, file)
-
-    def _put(self, name: str, source: BinaryIO) -> None:
-        target = self.root / name
-        temporary = self.root / TEMPORARY / f"{os.getpid()}-{secrets.token_hex(4)}"
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                shutil.copyfileobj(source, file, COPY_BYTES)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def put_if(self, name: str, data: bytes, version: str | None) -> None:
-        """Atomic among our own writers, who hold the lock."""
-        found = self.stat(name)
-        if (found and found.version) != version:
-            raise ConflictError(f"{self.uri}/{name} was written by somebody else meanwhile")
-        self.put(name, data)
-        handle = os.open(self.root, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-    def link(self, source: str, target: str) -> None:
-        place = self.root / target
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        try:
-            place.hardlink_to(self.root / source)
-        except OSError:  # a file system without hard links
-            self.put(target, self.read(source))
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Files and whole folders."""
-        for name in names:
-            _remove(self.root / name)
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        if self.root.exists() and not self.root.is_dir():
-            raise ValueError(f"{self.uri} is a file; give a folder, new or existing")
-        self.root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BusyError(
-                    f"{self.uri} is being written by another run; wait for it to end"
-                ) from None
-            yield
-        finally:
-            os.close(handle)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for entry in path.iterdir():
-            _remove(entry)
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
 
 
 class ObjectStorage:

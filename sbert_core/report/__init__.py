@@ -1,0 +1,1 @@
+"""Counts, metrics and samples -> pages and pictures."""

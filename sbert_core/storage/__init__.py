@@ -1,0 +1,30 @@
+"""Files of an artifact or a corpus, on a local disk or in an object store, behind one interface.
+
+In:  a folder or an s3:// URI.
+Out: Storage: whole files by relative name. A write is there whole or not at all; a conditional
+     write succeeds only over the version its writer has seen; one writer holds the lock.
+
+Lowest of the layers, since actors, tasks and jobs all read and write. Credentials come from the
+usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) and stay there.
+"""
+
+from pathlib import Path
+
+from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage
+from sbert_core.storage.local import LocalStorage
+from sbert_core.storage.objects import ObjectStorage
+
+__all__ = ["BusyError", "ConflictError", "LocalStorage", "Stat", "Storage", "storage_at"]
+
+
+def storage_at(place: str | Path) -> Storage:
+    """The storage a path or URI names."""
+    text = str(place)
+    if text.startswith("s3://"):
+        return ObjectStorage(text)
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise ValueError(
+            f"{text}: stores of kind {scheme}:// are not supported; use a path or s3://"
+        )
+    return LocalStorage(Path(text))

@@ -1,0 +1,129 @@
+"""Files of a folder on a local disk."""
+
+import contextlib
+import fcntl
+import io
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
+
+TEMPORARY = "_work/tmp"
+COPY_BYTES = 8 * 2**20
+
+
+class LocalStorage:
+    """A folder. Versions are modification times; the lock is the kernel's and dies with us."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.uri = str(self.root)
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        with (self.root / name).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def buffer(self, name: str) -> pa.Buffer:
+        """The file mapped, not read: taking a few rows of many costs a few pages."""
+        return pa.memory_map(str(self.root / name)).read_buffer()
+
+    def open(self, name: str) -> BinaryIO:
+        return (self.root / name).open("rb")
+
+    def stat(self, name: str) -> Stat | None:
+        try:
+            found = (self.root / name).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Stat(name, found.st_size, str(found.st_mtime_ns))
+
+    def list(self, prefix: str = "") -> Iterator[Stat]:
+        for folder, _, files in os.walk(self.root / prefix, followlinks=True):
+            for file in files:
+                name = (Path(folder) / file).relative_to(self.root).as_posix()
+                if (stat := self.stat(name)) is not None:
+                    yield stat
+
+    def put(self, name: str, data: bytes) -> None:
+        self._put(name, io.BytesIO(data))
+
+    def put_file(self, name: str, source: Path) -> None:
+        """The file's contents, without holding them in memory."""
+        with source.open("rb") as file:
+            self._put(name, file)
+
+    def _put(self, name: str, source: BinaryIO) -> None:
+        target = self.root / name
+        temporary = self.root / TEMPORARY / f"{os.getpid()}-{secrets.token_hex(4)}"
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                shutil.copyfileobj(source, file, COPY_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def put_if(self, name: str, data: bytes, version: str | None) -> None:
+        """Atomic among our own writers, who hold the lock."""
+        found = self.stat(name)
+        if (found and found.version) != version:
+            raise ConflictError(f"{self.uri}/{name} was written by somebody else meanwhile")
+        self.put(name, data)
+        handle = os.open(self.root, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def link(self, source: str, target: str) -> None:
+        place = self.root / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        try:
+            place.hardlink_to(self.root / source)
+        except OSError:  # a file system without hard links
+            self.put(target, self.read(source))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Files and whole folders."""
+        for name in names:
+            _remove(self.root / name)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        if self.root.exists() and not self.root.is_dir():
+            raise ValueError(f"{self.uri} is a file; give a folder, new or existing")
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BusyError(
+                    f"{self.uri} is being written by another run; wait for it to end"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        for entry in path.iterdir():
+            _remove(entry)
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,64 @@
+"""Examples -> token batches a learner takes.
+
+In:  texts of each role, labels, and a tokenizer.
+Out: all texts of all roles in one flat batch: one pass through the model per step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sbert_core.encoder.batching import Batch, longest_first
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Some rows: token ids of each role's texts, and labels if the format has them."""
+
+    ids: list[list[np.ndarray]]
+    labels: np.ndarray | None
+
+    def taken(self, rows: np.ndarray) -> "Examples":
+        return Examples(
+            [[role[row] for row in rows.tolist()] for role in self.ids],
+            None if self.labels is None else self.labels[rows],
+        )
+
+    def joined(self, other: "Examples") -> "Examples":
+        labels = None
+        if self.labels is not None and other.labels is not None:
+            labels = np.concatenate([self.labels, other.labels])
+        return Examples([a + b for a, b in zip(self.ids, other.ids, strict=True)], labels)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainBatch:
+    """One rank's rows of one step.
+
+    texts: of all roles, the longest first; `place[role * rows + row]` is where a text stands.
+    num_rows: of every rank; one that has none gets a stand-in row, which counts for nothing.
+    """
+
+    texts: Batch
+    place: np.ndarray
+    num_roles: int
+    labels: np.ndarray | None
+    rank: int
+    num_rows: list[int]
+
+    @property
+    def num_own(self) -> int:
+        return self.num_rows[self.rank]
+
+    @property
+    def num_tokens(self) -> int:
+        return self.texts.num_tokens
+
+    @classmethod
+    def of(cls, examples: Examples, rank: int, num_rows: list[int]) -> "TrainBatch":
+        ids = [text for role in examples.ids for text in role]
+        order = longest_first(np.array([len(text) for text in ids]))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        texts = Batch.of(order, [ids[number] for number in order.tolist()])
+        return cls(texts, place, len(examples.ids), examples.labels, rank, num_rows)

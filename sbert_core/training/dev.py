@@ -1,0 +1,58 @@
+"""A half-trained model -> one number on rows it does not learn from. Larger is better."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sbert_core.encoder import Encoder
+from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.evaluation.correlation import spearman
+from sbert_core.evaluation.decisions import class_accuracy, triplet_accuracy
+from sbert_core.evaluation.similarity import cosines, euclidean
+from sbert_core.training.examples import ExampleFormat
+from sbert_core.training.objectives import SoftmaxHead
+
+
+@dataclass(frozen=True, slots=True)
+class DevRows:
+    """Rows to judge by: texts role by role, and labels as the format has them."""
+
+    kind: ExampleFormat
+    texts: list[list[str]]
+    labels: np.ndarray | None
+
+    @property
+    def measure(self) -> str:
+        return {
+            ExampleFormat.SCORED: "spearman",
+            ExampleFormat.PAIRS: "accuracy",
+            ExampleFormat.TRIPLETS: "triplet_accuracy",
+            ExampleFormat.RANKING: "first_answer_accuracy",
+        }[self.kind]
+
+
+def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevRows) -> float:
+    """x 100, on vectors as the folder gives them."""
+    vectors = [encoder.encode(role, normalize=False) for role in rows.texts]
+    match rows.kind:
+        case ExampleFormat.SCORED:
+            assert rows.labels is not None
+            return spearman(cosines(vectors[0], vectors[1]), rows.labels)
+        case ExampleFormat.PAIRS:
+            assert rows.labels is not None and head is not None
+            return class_accuracy(head.predicted(vectors[0], vectors[1]), rows.labels)
+        case ExampleFormat.TRIPLETS:
+            anchor, positive, negative = vectors
+            return triplet_accuracy(euclidean(anchor, positive), euclidean(anchor, negative))
+        case ExampleFormat.RANKING:
+            units = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors[:2]]
+            best = np.argmax(units[0] @ units[1].T, axis=1)
+            return class_accuracy(best, np.arange(len(best)))
+
+
+def cross_dev_score(encoder: CrossEncoder, rows: DevRows) -> float:
+    assert rows.labels is not None
+    found = encoder.predict(list(zip(rows.texts[0], rows.texts[1], strict=True)))
+    if rows.kind is ExampleFormat.SCORED:
+        return spearman(found, rows.labels)
+    return class_accuracy(found.argmax(1), rows.labels)

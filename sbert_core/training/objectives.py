@@ -1,0 +1,212 @@
+"""Sentence vectors of a batch -> loss.
+
+In:  vectors as the encoder gives them, not forced to unit length, one matrix per role (anchor and
+     positive, say), and labels where the objective has them.
+Out: one loss per row where rows are judged alone; one number where they are judged together, which
+     then must see the rows of all ranks.
+
+Shapes: B rows, D dimensions, K candidates, C classes.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+Vectors = Sequence[Tensor]
+
+# What the classifier of the paper's ablation sees of two sentence vectors u and v.
+FEATURES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "u": lambda u, v: u,
+    "v": lambda u, v: v,
+    "|u-v|": lambda u, v: (u - v).abs(),
+    "u*v": lambda u, v: u * v,
+}
+CONCATENATIONS = (
+    "u,v",
+    "|u-v|",
+    "u*v",
+    "|u-v|,u*v",
+    "u,v,u*v",
+    "u,v,|u-v|",
+    "u,v,|u-v|,u*v",
+)
+# Cosines are spread by this before they compete; the usual value of the field.
+SCALE = 20.0
+
+
+class Distance(StrEnum):
+    """How far two vectors are apart, for the triplet objective."""
+
+    EUCLIDEAN = "euclidean"
+    COSINE = "cosine"
+    MANHATTAN = "manhattan"
+
+
+def softmax_losses(u_BD: Tensor, v_BD: Tensor, label_B: Tensor, head: "SoftmaxHead") -> Tensor:
+    """Cross-entropy of a linear classifier over features of both vectors."""
+    return F.cross_entropy(head(u_BD, v_BD), label_B, reduction="none")
+
+
+def cosine_losses(u_BD: Tensor, v_BD: Tensor, score_B: Tensor) -> Tensor:
+    """Squared error of the cosine against a score in 0..1."""
+    return (F.cosine_similarity(u_BD, v_BD) - score_B) ** 2
+
+
+def triplet_losses(near: Tensor, far: Tensor, margin: float) -> Tensor:
+    """How much closer than `margin` the negative is, from distances to the anchor."""
+    return F.relu(near - far + margin)
+
+
+def distances(a_BD: Tensor, b_BD: Tensor, kind: Distance) -> Tensor:
+    match kind:
+        case Distance.EUCLIDEAN:
+            # The root of 0 has no slope: equal vectors would give NaN gradients.
+            return ((a_BD - b_BD) ** 2).sum(1).clamp_min(1e-12).sqrt()
+        case Distance.COSINE:
+            return 1 - F.cosine_similarity(a_BD, b_BD)
+        case Distance.MANHATTAN:
+            return (a_BD - b_BD).abs().sum(1)
+
+
+def ranking_loss(query_BD: Tensor, candidate_KD: Tensor) -> Tensor:
+    """Cross-entropy of finding candidate i for query i among all candidates of the batch."""
+    scores_BK = F.normalize(query_BD, dim=1) @ F.normalize(candidate_KD, dim=1).T * SCALE
+    return F.cross_entropy(scores_BK, torch.arange(len(query_BD), device=scores_BK.device))
+
+
+def cosent_loss(u_BD: Tensor, v_BD: Tensor, score_B: Tensor) -> Tensor:
+    """log(1 + sum of exp(scale (cos_i - cos_j))) over pairs of rows with score_i < score_j."""
+    cos_B = F.cosine_similarity(u_BD, v_BD) * SCALE
+    gaps_BB = cos_B[:, None] - cos_B[None, :]
+    wrong = gaps_BB[score_B[:, None] < score_B[None, :]]
+    return torch.cat([cos_B.new_zeros(1), wrong]).logsumexp(0)
+
+
+class SoftmaxHead(nn.Module):
+    """A linear classifier over the chosen features of two vectors."""
+
+    def __init__(self, dim: int, num_classes: int, concat: str = "u,v,|u-v|") -> None:
+        super().__init__()
+        self.features = features_of(concat)
+        self.concat = concat
+        self.dim = dim
+        self.linear = nn.Linear(dim * len(self.features), num_classes)
+
+    def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
+        """Scores of the classes. Vectors cut to fewer dimensions use the weights of those."""
+        dim = u_BD.shape[1]
+        seen_BF = torch.cat([FEATURES[name](u_BD, v_BD) for name in self.features], dim=1)
+        weight_CF = self.linear.weight.unflatten(1, (-1, self.dim))[..., :dim].flatten(1)
+        return F.linear(seen_BF, weight_CF, self.linear.bias)
+
+    @torch.inference_mode()
+    def predicted(self, u_BD: np.ndarray, v_BD: np.ndarray) -> np.ndarray:
+        """The class of each pair of vectors."""
+        device = self.linear.weight.device
+        u, v = (torch.from_numpy(np.ascontiguousarray(x)).to(device) for x in (u_BD, v_BD))
+        return self(u, v).argmax(1).cpu().numpy()
+
+    def save(self, folder: Path, classes: Sequence[str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(self.state_dict(), folder / "model.safetensors")
+        facts = {"concat": self.concat, "dim": self.dim, "classes": list(classes)}
+        (folder / "config.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "tuple[SoftmaxHead, list[str]]":
+        """The head and the names of its classes."""
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"{folder} holds no softmax head; train with --objective softmax")
+        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        head = cls(facts["dim"], len(facts["classes"]), facts["concat"])
+        head.load_state_dict(load_file(folder / "model.safetensors"))
+        return head.eval(), facts["classes"]
+
+
+def features_of(concat: str) -> tuple[str, ...]:
+    names = tuple(name.strip().replace(" ", "") for name in concat.split(","))
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown or len(set(names)) != len(names):
+        raise ValueError(
+            f"concat {concat!r} is not made of {', '.join(FEATURES)}, each at most once; "
+            f"the paper's are: {'; '.join(CONCATENATIONS)}"
+        )
+    return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A loss by name, with its settings.
+
+    roles: how many texts a row has at least.
+    is_joint: rows compete with each other, so the loss needs those of all ranks at once.
+    """
+
+    name: str
+    roles: int
+    is_joint: bool
+    margin: float = 1.0
+    distance: Distance = Distance.EUCLIDEAN
+    dims: tuple[int, ...] = ()
+
+    def __call__(self, vectors: Vectors, labels: Tensor | None, head: nn.Module | None) -> Tensor:
+        """Losses of rows, or the joint loss; summed over the Matryoshka dimensions."""
+        loss = self._loss(vectors, labels, head)
+        for dim in self.dims:
+            loss = loss + self._loss([x_BD[:, :dim] for x_BD in vectors], labels, head)
+        return loss
+
+    def _loss(self, vectors: Vectors, labels: Tensor | None, head: nn.Module | None) -> Tensor:
+        match self.name:
+            case "softmax":
+                assert labels is not None and isinstance(head, SoftmaxHead)
+                return softmax_losses(vectors[0], vectors[1], labels, head)
+            case "cosine":
+                assert labels is not None
+                return cosine_losses(vectors[0], vectors[1], labels)
+            case "triplet":
+                near, far = (distances(vectors[0], x, self.distance) for x in vectors[1:3])
+                return triplet_losses(near, far, self.margin)
+            case "ranking":
+                return ranking_loss(vectors[0], torch.cat(list(vectors[1:])))
+            case "cosent":
+                assert labels is not None
+                return cosent_loss(vectors[0], vectors[1], labels)
+        raise ValueError(f"objective {self.name!r} is unknown; known: {', '.join(OBJECTIVES)}")
+
+
+# Which format of examples each objective learns from.
+OBJECTIVES = {
+    "softmax": "pairs",
+    "cosine": "scored",
+    "triplet": "triplets",
+    "ranking": "ranking",
+    "cosent": "scored",
+}
+
+
+def objective_of(
+    name: str,
+    *,
+    margin: float = 1.0,
+    distance: str = "euclidean",
+    dims: Sequence[int] = (),
+) -> Objective:
+    if name not in OBJECTIVES:
+        raise ValueError(f"objective {name!r} is unknown; known: {', '.join(OBJECTIVES)}")
+    return Objective(
+        name=name,
+        roles=3 if name == "triplet" else 2,
+        is_joint=name in ("ranking", "cosent"),
+        margin=margin,
+        distance=Distance(distance),
+        dims=tuple(dims),
+    )

@@ -1,0 +1,57 @@
+"""A base model -> what is to be trained, seeded.
+
+In:  a folder of an encoder, and what the user wants on top of it.
+Out: Parts with the wanted pooling and projection; or a refusal of models that are no encoders.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
+
+from sbert_core.encoder.folder import Parts, has_modules, read_parts
+from sbert_core.encoder.head import Dense
+from sbert_core.encoder.pooling import Pooling
+
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+def starting_parts(folder: Path, pooling: str | None, dense: int | None, seed: int) -> Parts:
+    """The base model under another pooling or with a new projection, if asked for."""
+    refuse_decoders(folder)
+    parts = read_parts(folder, None)
+    layout = parts.layout
+    if pooling is not None:
+        layout = replace(layout, pooling=(Pooling(pooling),))
+    head = list(parts.head)
+    if pooling is not None and any(isinstance(module, Dense) for module in head):
+        raise ValueError(
+            f"{folder} projects vectors of its own pooling; --pooling cannot replace it: "
+            "name the plain encoder as --base"
+        )
+    if dense is not None:
+        torch.manual_seed(seed)
+        width = parts.model.config.hidden_size * len(layout.pooling)
+        head.append(Dense(nn.Linear(width, dense), TANH))
+    return Parts(layout, parts.model, parts.tokenizer, nn.ModuleList(head))
+
+
+def refuse_decoders(folder: Path) -> None:
+    """A decoder sees only what stands before a token; this system trains encoders."""
+    if not (folder / "config.json").is_file() and not has_modules(folder):
+        raise ValueError(f"{folder} holds no model (no config.json); name an encoder's folder")
+    if not any(folder.glob("tokenizer*.json")):
+        raise ValueError(
+            f"{folder} has no tokenizer; save one beside the weights (save_pretrained)"
+        )
+    if not (folder / "config.json").is_file():
+        return
+    kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        raise ValueError(f"{folder} is a decoder ({kind}); use an encoder such as BERT or RoBERTa")
