@@ -23,6 +23,12 @@ from conftest import WORDS, tiny_model, tiny_tokenizer
 
 FILE_ROWS = 500_000
 SAMPLE_SECONDS = 0.5
+# How the processes of a job call themselves.
+KINDS = {
+    "driver": (b"driver",),
+    "actor": (b"UnitEmbedder",),
+    "task": (b"ray::scan", b"ray::settle", b"ray::fill"),
+}
 
 
 def main() -> None:
@@ -32,8 +38,8 @@ def main() -> None:
     parser.add_argument("--unit-rows", type=int, default=16_384)
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
-    print("| rows | seconds | driver, peak private MB | worker, peak private MB |")
-    print("|---:|---:|---:|---:|")
+    print("| rows | seconds | peak private MB: driver | embed actor | scan, settle or fill task |")
+    print("|---:|---:|---:|---:|---:|")
     for num_rows in options.rows:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             work = Path(folder)
@@ -42,9 +48,9 @@ def main() -> None:
             tiny_tokenizer().save_pretrained(work / "model")
             words = ["embed", work / "corpus", "--model", work / "model", "--out", work / "out"]
             words += ["--unit-rows", options.unit_rows, *(["--plan"] if options.plan else [])]
-            seconds, driver, worker, said = watched([str(word) for word in words])
-            row = f"| {num_rows:,} | {seconds:.0f} | {driver / 1e6:.0f} | {worker / 1e6:.0f} |"
-            print(row, flush=True)
+            seconds, peaks, said = watched([str(word) for word in words])
+            cells = [f"{peaks[kind] / 1e6:.0f}" for kind in KINDS]
+            print(f"| {num_rows:,} | {seconds:.0f} | {' | '.join(cells)} |", flush=True)
             print(said, file=sys.stderr, flush=True)
 
 
@@ -63,20 +69,21 @@ def write_corpus(folder: Path, num_rows: int) -> None:
         pq.write_table(table, folder / f"{number:04d}.parquet", row_group_size=100_000)
 
 
-def watched(words: list[str]) -> tuple[float, int, int, str]:
-    """Seconds, and the most private memory seen in the command and in any one of its workers."""
+def watched(words: list[str]) -> tuple[float, dict[str, int], str]:
+    """Seconds, and the most private memory seen in any one process of each kind."""
     start = time.perf_counter()
     sbert = Path(sys.executable).parent / "sbert"
     process = subprocess.Popen([sbert, *words], stdout=subprocess.PIPE, text=True)
-    peaks = {"driver": 0, "worker": 0}
+    peaks = dict.fromkeys(KINDS, 0)
     stop = threading.Event()
 
     def sample() -> None:
         while not stop.wait(SAMPLE_SECONDS):
             for pid in descendants(process.pid):
-                kind = "driver" if pid == process.pid else "worker"
-                if kind == "driver" or b"ray::" in read(pid, "cmdline"):
-                    peaks[kind] = max(peaks[kind], private_bytes(pid))
+                title = b"driver" if pid == process.pid else read(pid, "cmdline")
+                for kind, marks in KINDS.items():
+                    if any(mark in title for mark in marks):
+                        peaks[kind] = max(peaks[kind], private_bytes(pid))
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
@@ -85,7 +92,7 @@ def watched(words: list[str]) -> tuple[float, int, int, str]:
     stop.set()
     thread.join()
     assert process.returncode == 0, "the job failed"
-    return seconds, peaks["driver"], peaks["worker"], said
+    return seconds, peaks, said
 
 
 def descendants(root: int) -> list[int]:
