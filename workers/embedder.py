@@ -18,7 +18,7 @@ from sbert_core.vectors.dtypes import stored
 from workers.board import Board
 from workers.disposable import without_deadly
 from workers.errors import errors_as_rows
-from workers.memory import keep_freed_memory, peak_private_bytes
+from workers.memory import keep_freed_memory, peak_private_bytes, return_freed_memory
 from workers.model_copy import fetched
 from workers.units import UnitJob, is_own, needs_others
 
@@ -90,7 +90,9 @@ class UnitEmbedder:
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()
         with _Deaths(self.job, unit) as deaths:
-            return self._embedded(unit, start, deaths)
+            account = self._embedded(unit, start, deaths)
+        return_freed_memory()
+        return account
 
     def _embedded(self, unit: Unit, start: float, deaths: "_Deaths") -> pa.Table:
         rows = self.job.read(unit)

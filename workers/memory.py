@@ -4,6 +4,8 @@ import ctypes
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
 _peak = 0
 
 
@@ -37,3 +39,10 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         libc.mallopt(M_MMAP_THRESHOLD, NEVER)
+
+
+def return_freed_memory() -> None:
+    """Between two pieces of work: what allocators have kept goes back to the system."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

@@ -23,11 +23,16 @@ from transformers import PreTrainedModel
 
 from sbert_core.encoder.attention import flat_attention, learned_attention, runs_of
 from sbert_core.encoder.batching import Batch, BatchPath, Group, flat_batches
-from sbert_core.encoder.linear import ROW_STEP, FusedLinear
+from sbert_core.encoder.linear import FusedLinear
 
 # A matrix product of very few rows takes another kernel and other last bits: MiniLM on CPU
 # repeated its bits from 12 tokens up. Shorter batches are filled up with dummy texts of one token.
 MIN_FLAT_TOKENS = 64
+# oneDNN builds a kernel for each number of tokens it meets (0.4-2 ms, 200 kB), so numbers are
+# rounded up: by 1/128 of a full batch for those that are nearly full, as most are, by 1/16 for the
+# rest of a window. That leaves 30 of them.
+FULL_STEPS, PART_STEPS = 128, 16
+LEAST_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class FlatBackbone:
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
         self.padding_idx = padding_idx(model)
+        self.full_tokens = MIN_FLAT_TOKENS  # of the largest batch so far, or somewhat more
         self.layers = [
             Layer(**{part.name: _part(layer, getattr(names, part.name)) for part in fields(Layer)})
             for layer in model.get_submodule(names.layers).children()
@@ -172,7 +178,11 @@ class FlatBackbone:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
     def _filled(self, batch: Batch) -> Batch:
-        num_missing = max(MIN_FLAT_TOKENS - batch.num_tokens, -batch.num_tokens % ROW_STEP)
+        while self.full_tokens < batch.num_tokens:
+            self.full_tokens *= 2
+        is_full = batch.num_tokens > self.full_tokens * 7 // 8
+        step = max(LEAST_STEP, self.full_tokens // (FULL_STEPS if is_full else PART_STEPS))
+        num_missing = max(MIN_FLAT_TOKENS - batch.num_tokens, -batch.num_tokens % step)
         if num_missing == 0:
             return batch
         return Batch(

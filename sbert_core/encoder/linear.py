@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-# oneDNN builds a kernel for each number of rows it meets (0.4-2 ms); rounded, there are few.
-ROW_STEP = 16
 PACKED_FOR_ROWS = 1024  # any number gives the same layout
 
 
