@@ -8,7 +8,8 @@ PEERS := .venv-peers
 TEXTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check chaos bench bench-peers bench-embed bench-scale wheel clean
+.PHONY: help install demo test check chaos wheel clean peers
+.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,14 +41,22 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parquet for your own
 	$(BIN)/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
-bench-peers: $(STAMP)  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
+peers: $(STAMP)
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino
+	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino accelerate datasets
+
+bench-peers: peers  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
 
 bench-embed: $(STAMP)  ## the embed job against the encoder alone and a pipeline written by hand
 	$(BIN)/python tests/bench/embed.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-train: peers  ## fine-tuning against sentence-transformers' trainer; PAIRS=scored.parquet
+	$(PEERS)/bin/python tests/bench/train.py --pairs $(PAIRS)
+
+bench-paper: $(STAMP)  ## a table of the paper; TABLE=1..7 DATA=folder BASE=model
+	$(BIN)/python tests/bench/paper.py --table $(TABLE) --data $(DATA) --base $(or $(BASE),demo)
 
 bench-scale: $(STAMP)  ## memory of the embed job at 200k and 2M rows, planning at 1M and 20M
 	$(BIN)/python tests/bench/scale.py

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import (
+    CheckpointConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    TrainingFailedError,
+)
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines.artifacts import Artifact, PartialWork, library_versions
@@ -232,6 +238,13 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
             raise PartialWork(
                 "stopped; the same command goes on from the last checkpoint"
             ) from None
+        except TrainingFailedError as error:
+            failures = list(getattr(error, "worker_failures", {}).values()) or [error]
+            reason = str(failures[0]).strip().splitlines()[-1]
+            raise RuntimeError(
+                f"workers failed {MAX_FAILURES + 1} times: {reason}; checkpoints are kept, and the "
+                "same command goes on from the last one"
+            ) from error
     assert result.checkpoint is not None
     return num_workers, Path(result.checkpoint.path)
 
