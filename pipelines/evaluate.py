@@ -5,7 +5,7 @@ Out: a table on the terminal; every number in `scores.json` and `scores.md` if t
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def _benchmarks(spec: EvaluateSpec) -> list[Benchmark]:
     found += _retrieval(spec.retrieval) if spec.retrieval else []
     found += [_clusters(place) for place in spec.clusters]
     found += [_facets(place) for place in spec.facets]
-    return found
+    names = _short([benchmark.data for benchmark in found])
+    return [replace(b, data=name.split(".")[0]) for b, name in zip(found, names, strict=True)]
 
 
 def _sts(place: str, aggregate: str) -> Benchmark:
@@ -169,19 +170,19 @@ def _retrieval_of(name: str, parts: dict[str, pa.Table], place: str) -> Benchmar
     if "title" in docs.column_names:
         titles = [title or "" for title in docs["title"].to_pylist()]
         bodies = [f"{t} {body}".strip() for t, body in zip(titles, bodies, strict=True)]
-    row_of = {doc: row for row, doc in enumerate(docs["doc_id"].to_pylist())}
-    gains: dict[Any, dict[int, float]] = {}
+    row_of = {str(doc): row for row, doc in enumerate(docs["doc_id"].to_pylist())}
+    gains: dict[str, dict[int, float]] = {}
     gain_names = [n for n in ("score", "relevance") if n in qrels.column_names]
     given = qrels[gain_names[0]].to_pylist() if gain_names else [1.0] * qrels.num_rows
     judged_pairs = zip(
         qrels["query_id"].to_pylist(), qrels["doc_id"].to_pylist(), given, strict=True
     )
-    for query, doc, gain in judged_pairs:
-        if gain > 0 and doc in row_of:
-            gains.setdefault(query, {})[row_of[doc]] = float(gain)
+    for number, (query, doc, gain) in enumerate(judged_pairs, start=1):
+        if float(gain) > 0:  # an answer that is not among the documents counts as not found
+            gains.setdefault(str(query), {})[row_of.get(str(doc), -number)] = float(gain)
     asked = zip(queries["query_id"].to_pylist(), texts(queries, "text", place), strict=True)
-    kept = [(query, text) for query, text in asked if query in gains]
-    if not kept:
+    kept = [(str(query), text) for query, text in asked if str(query) in gains]
+    if not kept or all(row < 0 for query, _ in kept for row in gains[query]):
         raise ValueError(f"no query of {name} in {place} has a relevant document; check the ids")
     return Benchmark(
         task="retrieval",
@@ -195,14 +196,16 @@ def _retrieval_of(name: str, parts: dict[str, pa.Table], place: str) -> Benchmar
 
 
 def _benchmark(task: str, place: str, columns: dict[str, Any], **options: object) -> Benchmark:
-    data = Path(place.rstrip("/")).name.split(".")[0]
-    return Benchmark(task=task, data=data, columns=columns, options=options)
+    return Benchmark(task=task, data=place.rstrip("/"), columns=columns, options=options)
 
 
 def _short(names: list[str]) -> list[str]:
-    """The last parts of paths, where they tell models apart."""
-    short = [Path(name).name or name for name in names]
-    return short if len(set(short)) == len(short) else names
+    """As many last parts of paths as it takes to tell them apart."""
+    for depth in range(1, 9):
+        short = ["/".join(Path(name).parts[-depth:]) or name for name in names]
+        if len({name.split(".")[0] for name in short}) == len(set(names)):
+            return short
+    return names
 
 
 def score_table(scores: dict[str, list[Score]]) -> str:

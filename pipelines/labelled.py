@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.rows import decoded
+from sbert_core.text import invalid_reason
 from workers.examples import whole_table
 
 TEXT_PAIRS = (
@@ -50,17 +51,21 @@ def texts(table: pa.Table, name: str, place: str) -> list[str]:
     """A column of texts; one that is missing is an error."""
     values = decoded(table[name])
     for row, value in enumerate(values):
-        if not isinstance(value, str):
-            raise ValueError(f"{name!r} of row {row} in {place} is no text; remove the row")
+        if reason := invalid_reason(value):
+            raise ValueError(f"{name!r} of row {row} in {place} is {reason}; remove the row")
     return [str(value) for value in values]
 
 
 def numbers(table: pa.Table, name: str, place: str) -> np.ndarray:
     """A column of numbers; text that spells them is taken too."""
     try:
-        return np.array([float(value) for value in table[name].to_pylist()], np.float64)
+        found = np.array([float(value) for value in table[name].to_pylist()], np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name!r} of {place} is not all numbers: {error}") from None
+    if not np.isfinite(found).all():
+        row = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise ValueError(f"{name!r} of row {row} in {place} is {found[row]}; give a number")
+    return found
 
 
 def scored_rows(place: str) -> tuple[list[list[str]], np.ndarray]:

@@ -42,6 +42,8 @@ def run(spec: MineSpec) -> MineReport:
     source = Artifact.open(spec.shards)
     if source.manifest.spec.get("format") != "ranking":
         raise ValueError(f"{spec.shards} holds no ranking shards; prepare --format ranking first")
+    if source.manifest.facts.get("negatives", 0):
+        raise ValueError(f"{spec.shards} has negatives already; mine the shards without them")
     model = str(Path(local_model(spec.model)).absolute())
     identity = {
         "shards": [file.sha256 for file in source.manifest.files],
@@ -114,7 +116,11 @@ def _manifest(
         quarantine=tuple(left_out),
         spec={**source.spec, "negatives": spec.negatives},
         made_from={"shards": spec.shards, "model": spec.model, **identity},
-        facts={**counts, "guards": asdict(Guards(spec.margin, spec.ceiling))},
+        facts={
+            **counts,
+            "negatives": spec.negatives,
+            "guards": asdict(Guards(spec.margin, spec.ceiling)),
+        },
         versions=library_versions(),
     )
 

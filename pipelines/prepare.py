@@ -175,6 +175,7 @@ def _prepared(
             "rows_in": len(rows.row),
             "train": int((~held_out).sum()),
             "dev": int(held_out.sum()),
+            "negatives": rows.keys.shape[1] - 2 if spec.format == "ranking" else 0,
             "left_out": _counts(rows),
         },
         versions=library_versions(),

@@ -1,10 +1,15 @@
 """Frozen description of each job, checked when it is made."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 MAX_UNIT_ROWS = 65_536
+
+
+def _refuse_uri(out: Path) -> None:
+    if re.match(r"[a-z0-9]+:/", str(out)):  # a path has lost one of the two slashes
+        raise ValueError(f"out {out} is no folder; give a folder")
 
 
 def _check_positive(spec: object, *names: str) -> None:
@@ -50,6 +55,8 @@ class PrepareSpec:
     def __post_init__(self) -> None:
         if not 0 <= self.dev_fraction < 1:
             raise ValueError(f"dev_fraction is {self.dev_fraction}; give 0 up to below 1")
+        if self.format != "pairs" and (self.labels or self.skip_label):
+            raise ValueError(f"--labels and --skip-label are for pairs; {self.format} has none")
         low, high = self.score_range
         if not low < high:
             raise ValueError(f"score_range is {low:g},{high:g}; give LOW,HIGH with LOW below HIGH")
@@ -102,8 +109,12 @@ class TrainSpec:
         )  # fmt: skip
         if any(dim < 1 for dim in self.matryoshka):
             raise ValueError(f"matryoshka is {self.matryoshka}; give dimensions from 1 up")
-        if "://" in str(self.out):
-            raise ValueError(f"out {self.out} is no folder; train to a folder all workers share")
+        _refuse_uri(self.out)
+        if self.cross_encoder:
+            plain = {f.name: f.default for f in fields(self)}
+            for name in ("pooling", "dense", "matryoshka", "concat", "margin", "distance"):
+                if getattr(self, name) != plain[name]:
+                    raise ValueError(f"{name} is for encoders; a --cross-encoder has none")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,6 +156,8 @@ class EvaluateSpec:
     address: str | None = None
 
     def __post_init__(self) -> None:
+        if self.out is not None:
+            _refuse_uri(self.out)
         tasks = ("sts", "nli", "triplets", "pairs", "transfer", "retrieval", "clusters", "facets")
         if not any(getattr(self, task) for task in tasks):
             raise ValueError(f"nothing to evaluate on; give one of --{', --'.join(tasks)}")

@@ -12,7 +12,9 @@ import contextlib
 import json
 import logging
 import shutil
+import signal
 import statistics
+import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,7 @@ log = logging.getLogger(__name__)
 
 # Workers may die this often before the run gives up; each time it goes on from a checkpoint.
 MAX_FAILURES = 5
+FAILURES: Any = {"max_failures": MAX_FAILURES, "controller_failure_limit": MAX_FAILURES}
 COLLECTIVE_SECONDS = 1800
 FACTS = "training.json"
 
@@ -101,8 +104,12 @@ def _trained(spec: TrainSpec) -> TrainReport:
     work = out.parent / f".{out.name}.work"
     work.mkdir(parents=True, exist_ok=True)
     with storage_at(work).lock():
-        with job_session(str(work), spec.address):
-            num_workers, result = _fit(spec, job, work)
+        try:
+            with job_session(str(work), spec.address):
+                num_workers, result = _fit(spec, job, work)
+        except ValueError:  # refused before anything was done
+            shutil.rmtree(work)
+            raise
         report = _written(spec, job, result, num_workers, work / "result")
         out.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -152,7 +159,8 @@ def _job(spec: TrainSpec) -> TrainJob:
         "options": options,
         "shards": [file.sha256 for file in (*files, *dev)],
         "base": folder_digest(base),
-        "eval": dev_rows and [dev_rows.texts, dev_rows.labels],
+        "classes": classes,
+        "eval": dev_rows and dev_rows.identity,
         "versions": library_versions(),
     }
     return TrainJob(
@@ -214,6 +222,7 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
     job = replace(job, threads=threads, recipe=recipe)
     order = job.order(num_workers)
     resources = {"CPU": float(threads)} | ({"GPU": gpus} if gpus else {})
+    _check_room(resources, num_workers)
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     trainer = TorchTrainer(
         train_rank,
@@ -225,16 +234,17 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
         run_config=RunConfig(
             name=f"{job.run}-{num_workers}x{threads}",
             storage_path=str(work),
-            failure_config=FailureConfig(max_failures=MAX_FAILURES),
+            failure_config=FailureConfig(**FAILURES),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),
     )
     total = spec.epochs * sum(order.shard_rows)
     by = f"{num_workers} workers of {threads} threads"
     with progress("train", total, by=by) as advance, polled(job.run, advance):
+        handler = signal.getsignal(signal.SIGINT)
         try:
             result = trainer.fit()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # Ray Train answers Ctrl-C with sys.exit(0)
             raise PartialWork(
                 "stopped; the same command goes on from the last checkpoint"
             ) from None
@@ -245,8 +255,23 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
                 f"workers failed {MAX_FAILURES + 1} times: {reason}; checkpoints are kept, and the "
                 "same command goes on from the last one"
             ) from error
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, handler)
     assert result.checkpoint is not None
     return num_workers, Path(result.checkpoint.path)
+
+
+def _check_room(resources: dict[str, float], num_workers: int) -> None:
+    """Ray waits without end for workers that fit nowhere."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    room = sum(min(int(node.get(k, 0) / v) for k, v in resources.items()) for node in nodes)
+    if room < num_workers:
+        wanted = " and ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
+        raise ValueError(
+            f"{num_workers} workers of {wanted} each do not fit, {room} do; use fewer --workers "
+            "or smaller ones (--cpus-per-worker, --gpus-per-worker)"
+        )
 
 
 def _written(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.rows import opened, write_parquet_copy
+from sbert_core.corpus.rows import decoded, is_text, opened, write_parquet_copy
 from sbert_core.storage import Storage, storage_at
 from sbert_core.training.examples import (
     ExampleFormat,
@@ -81,7 +81,7 @@ def whole_table(storage: Storage, file: CorpusFile) -> pa.Table:
             return parquet.read()
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         copy = Path(folder) / "copy.parquet"
-        write_parquet_copy(storage, file, (), copy)
+        write_parquet_copy(storage, file, None, copy)
         return pq.read_table(copy)
 
 
@@ -101,15 +101,16 @@ def _lengths(texts: list[list[str]], tokenizer: str | None) -> np.ndarray:
 
 
 def text_keys_of(root: str, file: CorpusFile) -> np.ndarray:
-    """Keys of every text in a file: its string columns, whatever they are called."""
+    """Keys of every text in a file: its text columns, whatever they are called."""
     table = whole_table(storage_at(root), file)
-    kinds = (pa.types.is_string, pa.types.is_large_string)
     keys = [
-        text_keys([text for text in column.to_pylist() if text])
+        text_keys([text for text in decoded(column) if isinstance(text, str)])
         for column in table.columns
-        if any(is_kind(column.type) for is_kind in kinds)
+        if is_text(column.type)
     ]
-    return np.unique(np.concatenate([np.empty(0, "<u8"), *keys]))
+    if not keys:
+        raise ValueError(f"{root}/{file.path} has no column of texts to exclude; check the file")
+    return np.unique(np.concatenate(keys))
 
 
 def write_rows(

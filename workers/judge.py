@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sbert_core.encoder import Encoder
+from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
 from sbert_core.evaluation.correlation import Aggregate, aggregated, pearson, spearman
 from sbert_core.evaluation.decisions import class_accuracy, pair_scores, triplet_accuracy
@@ -16,6 +17,7 @@ from sbert_core.evaluation.facets import facet_scores
 from sbert_core.evaluation.retrieval import RECALLS, retrieval_scores
 from sbert_core.evaluation.similarity import SIMILARITIES, cosines
 from sbert_core.evaluation.transfer import split_accuracy, ten_fold_accuracy
+from sbert_core.training.examples import class_name
 from sbert_core.training.objectives import SoftmaxHead
 
 QUERY_BLOCK = 256
@@ -65,6 +67,20 @@ class FolderOutput:
         )
 
 
+class PairScorer:
+    """A cross-encoder: it scores pairs and has no vectors."""
+
+    def __init__(self, encoder: CrossEncoder) -> None:
+        self.encoder = encoder
+
+    def scores(self, benchmark: Benchmark) -> np.ndarray:
+        pairs = zip(benchmark.columns["a"], benchmark.columns["b"], strict=True)
+        return self.encoder.predict(list(pairs))
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        raise ValueError("a cross-encoder has no vectors; evaluate it with --sts or --pairs alone")
+
+
 def judged(kind: str, place: str, benchmarks: list[Benchmark]) -> list[Score]:
     """All scores of one model; `kind` says what stands at `place`."""
     maker = _maker(kind, place)
@@ -84,6 +100,9 @@ def _maker(kind: str, place: str) -> VectorMaker:
             return TfIdf()
         case "mean" | "cls":
             return FolderOutput(Encoder.load(place, pooling=kind))
+    config = Path(place) / "config.json"
+    if config.is_file() and "ForSequenceClassification" in config.read_text(encoding="utf-8"):
+        return PairScorer(CrossEncoder.load(place))
     return FolderOutput(Encoder.load(place))
 
 
@@ -95,12 +114,15 @@ def _pair_vectors(benchmark: Benchmark, maker: VectorMaker) -> tuple[np.ndarray,
 
 
 def _sts(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    a, b = _pair_vectors(benchmark, maker)
     score, subset = benchmark.columns["score"], benchmark.columns["subset"]
     how = Aggregate(benchmark.options["aggregate"])
     measures: tuple[tuple[str, Callable], ...] = (("spearman", spearman), ("pearson", pearson))
-    for similarity, measured in SIMILARITIES.items():
-        values = measured(a, b)
+    if isinstance(maker, PairScorer):
+        similarities = {"cosine": maker.scores(benchmark)}  # stands in the same row of the table
+    else:
+        a, b = _pair_vectors(benchmark, maker)
+        similarities = {name: measured(a, b) for name, measured in SIMILARITIES.items()}
+    for similarity, values in similarities.items():
         for name, measure in measures:
             number = aggregated(measure, values, score, subset, how)
             is_main = (similarity, name) == ("cosine", "spearman")
@@ -108,12 +130,12 @@ def _sts(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterato
 
 
 def _nli(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    if head is None or not (head / "config.json").is_file():
-        return  # only a model trained with the softmax objective can tell
+    if head is None:  # a baseline has no classifier
+        return
     classifier, classes = SoftmaxHead.load(head)
     a, b = _pair_vectors(benchmark, maker)
     place = {name: number for number, name in enumerate(classes)}
-    labels = [str(label).strip().casefold() for label in benchmark.columns["label"]]
+    labels = [class_name(label) for label in benchmark.columns["label"]]
     if unknown := sorted(set(labels) - set(place)):
         raise ValueError(
             f"{benchmark.data} has label {unknown[0]!r}, the head knows: {', '.join(classes)}"
@@ -133,8 +155,11 @@ def _triplets(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> It
 
 
 def _pairs(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    a, b = _pair_vectors(benchmark, maker)
-    found = pair_scores(cosines(a, b), benchmark.columns["label"])
+    if isinstance(maker, PairScorer):
+        similarity = maker.scores(benchmark)
+    else:
+        similarity = cosines(*_pair_vectors(benchmark, maker))
+    found = pair_scores(similarity, benchmark.columns["label"])
     for name in ("average_precision", "f1", "accuracy", "f1_threshold", "accuracy_threshold"):
         is_main = name == "average_precision"
         yield Score("pairs", benchmark.data, name, float(getattr(found, name)), is_main)

@@ -10,7 +10,7 @@ from pipelines.artifacts import Manifest
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.reading import IdKind
-from sbert_core.corpus.rows import FIELD
+from sbert_core.corpus.rows import FIELD, is_text
 from sbert_core.corpus.where import Where
 
 
@@ -49,8 +49,8 @@ class Roles:
                     f"{file.path} has no column {name!r}; it has: {', '.join(sorted(found))}"
                 )
         for name in self.text_columns:
-            if not _is_text(found[name]):
-                others = ", ".join(n for n, kind in found.items() if _is_text(kind)) or "none"
+            if not is_text(found[name]):
+                others = ", ".join(n for n, kind in found.items() if is_text(kind)) or "none"
                 raise ValueError(
                     f"column {name!r} of {file.path} holds {found[name]}, not text; "
                     f"text columns are: {others}"
@@ -83,9 +83,3 @@ class Roles:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    plain = _plain_type(kind)
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    return any(test(plain) for test in (*tests, pa.types.is_large_binary, pa.types.is_null))

@@ -135,6 +135,13 @@ def _filled(pieces: list[str], row: dict[str, Text]) -> Text:
     return "".join(str(row[piece] or "") if i % 2 else piece for i, piece in enumerate(pieces))
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Can values of this type be decoded as texts?"""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(test(plain) for test in (*tests, pa.types.is_large_binary, pa.types.is_null))
+
+
 def decoded(column: pa.Array | pa.ChunkedArray) -> list[Text]:
     """Values of a text column; one that is no UTF-8 stays bytes."""
     if pa.types.is_dictionary(column.type):
@@ -169,13 +176,21 @@ def content_hash(text: str) -> bytes:
 
 
 def write_parquet_copy(
-    storage: Storage, file: CorpusFile, text_columns: Iterable[str], target: Path
+    storage: Storage, file: CorpusFile, text_columns: Iterable[str] | None, target: Path
 ) -> None:
-    """Rewrite a CSV or JSON lines file, batch by batch. Text columns stay text."""
+    """Rewrite a CSV or JSON lines file, batch by batch. Text columns stay text; None: all are."""
     reader = {Format.JSONL: _json_batches}.get(file.format, _csv_batches)
     writer: pq.ParquetWriter | None = None
+
+    def stream() -> pa.NativeFile:
+        return pa.input_stream(storage.open(file.path), compression=file.compression)
+
     try:
-        with pa.input_stream(storage.open(file.path), compression=file.compression) as raw:
+        if text_columns is None:
+            with stream() as raw:
+                first = next(iter(reader(raw, file, [])), None)
+                text_columns = [] if first is None else first.schema.names
+        with stream() as raw:
             for batch in reader(raw, file, list(text_columns)):
                 writer = writer or pq.ParquetWriter(target, batch.schema, compression="zstd")
                 writer.write_batch(batch)
@@ -189,11 +204,15 @@ def write_parquet_copy(
 def _csv_batches(
     raw: pa.NativeFile, file: CorpusFile, text_columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    delimiter = "\t" if file.format is Format.TSV else ","
+    # In a TSV a quote is a character like any other: public data sets hold unpaired ones, and to
+    # take them for quoting would glue rows together.
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    if file.format is Format.TSV:
+        parsing = pa.csv.ParseOptions(delimiter="\t", quote_char=False)
     yield from pa.csv.open_csv(
         raw,
         read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        parse_options=parsing,
         convert_options=pa.csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(text_columns, pa.string()),

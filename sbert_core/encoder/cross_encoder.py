@@ -75,9 +75,8 @@ class CrossEncoder:
     ) -> "CrossEncoder":
         """Open a trained cross-encoder; with `num_outputs`, give a plain encoder a new head."""
         folder = local_folder(path_or_hub_id)
-        changes = {} if num_outputs is None else {"num_labels": num_outputs}
         model, tokenizer, missing = read_pretrained(
-            folder, AutoModelForSequenceClassification, **changes
+            folder, AutoModelForSequenceClassification, num_outputs
         )
         if missing and num_outputs is None:
             raise ValueError(

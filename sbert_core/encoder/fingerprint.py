@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -26,8 +27,14 @@ VOLATILE_CONFIG = re.compile(
 
 def digest(ingredients: Mapping[str, object]) -> str:
     """One name for a set of named, JSON-like ingredients, whatever their order."""
-    text = json.dumps(ingredients, sort_keys=True, ensure_ascii=True, default=str)
+    text = json.dumps(ingredients, sort_keys=True, ensure_ascii=True, default=_spelled)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        raise TypeError("an array is printed cut short; give a list")
+    return str(value)
 
 
 def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:

@@ -178,10 +178,12 @@ class FlatBackbone:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
     def _filled(self, batch: Batch) -> Batch:
-        while self.full_tokens < batch.num_tokens:
-            self.full_tokens *= 2
-        is_full = batch.num_tokens > self.full_tokens * 7 // 8
-        step = max(LEAST_STEP, self.full_tokens // (FULL_STEPS if is_full else PART_STEPS))
+        step = LEAST_STEP  # of a batch that is learned from, the same whatever came before it
+        if not torch.is_grad_enabled():
+            while self.full_tokens < batch.num_tokens:
+                self.full_tokens *= 2
+            is_full = batch.num_tokens > self.full_tokens * 7 // 8
+            step = max(LEAST_STEP, self.full_tokens // (FULL_STEPS if is_full else PART_STEPS))
         num_missing = max(MIN_FLAT_TOKENS - batch.num_tokens, -batch.num_tokens % step)
         if num_missing == 0:
             return batch

@@ -140,17 +140,20 @@ def _read_transformer(folder: Path) -> tuple[PreTrainedModel, HfTokenizer]:
 def read_pretrained(
     folder: Path,
     auto: Any,  # noqa: ANN401 - transformers' Auto classes share no type
-    **config_changes: object,
+    num_outputs: int | None = None,
 ) -> tuple[PreTrainedModel, HfTokenizer, list[str]]:
-    """A model of the kind `auto` makes, its tokenizer, and the names of weights it lacks."""
+    """A model of the kind `auto` makes, its tokenizer, and the names of weights it lacks.
+
+    num_outputs: of a classifier; a head of another size in the folder is replaced by a new one.
+    """
     _require_safetensors(folder)
     quiet = hf_logging.get_verbosity()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     try:
         config = _read_config(folder)
-        for name, value in config_changes.items():
-            setattr(config, name, value)
+        if num_outputs is not None:
+            config.num_labels = num_outputs
         model, loading = auto.from_pretrained(
             folder,
             config=config,
@@ -159,6 +162,7 @@ def read_pretrained(
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=num_outputs is not None,
         )
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True

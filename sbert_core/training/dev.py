@@ -9,8 +9,11 @@ from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.correlation import spearman
 from sbert_core.evaluation.decisions import class_accuracy, triplet_accuracy
 from sbert_core.evaluation.similarity import cosines, euclidean
-from sbert_core.training.examples import ExampleFormat
+from sbert_core.training.examples import ExampleFormat, text_keys
+from sbert_core.training.hard_negatives import Answers
 from sbert_core.training.objectives import SoftmaxHead
+
+QUERY_BLOCK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class DevRows:
     kind: ExampleFormat
     texts: list[list[str]]
     labels: np.ndarray | None
+
+    @property
+    def identity(self) -> list:
+        """What a fingerprint is made of; arrays as lists, since a printed array is cut short."""
+        return [self.kind, self.texts, None if self.labels is None else self.labels.tolist()]
 
     @property
     def measure(self) -> str:
@@ -45,9 +53,20 @@ def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevRows) -> floa
             anchor, positive, negative = vectors
             return triplet_accuracy(euclidean(anchor, positive), euclidean(anchor, negative))
         case ExampleFormat.RANKING:
-            units = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors[:2]]
-            best = np.argmax(units[0] @ units[1].T, axis=1)
-            return class_accuracy(best, np.arange(len(best)))
+            return _first_answer_accuracy(rows.texts, vectors)
+
+
+def _first_answer_accuracy(texts: list[list[str]], vectors: list[np.ndarray]) -> float:
+    """Share of queries whose closest answer among all is one of theirs."""
+    queries, found = text_keys(texts[0]), text_keys(texts[1])
+    answers = Answers(queries, found)
+    units = [v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in vectors[:2]]
+    hits = []
+    for first in range(0, len(queries), QUERY_BLOCK):
+        block = slice(first, first + QUERY_BLOCK)
+        best = np.argmax(units[0][block] @ units[1].T, axis=1)
+        hits.append(np.diagonal(answers.contain(queries[block], found[best])))
+    return 100 * float(np.mean(np.concatenate(hits)))
 
 
 def cross_dev_score(encoder: CrossEncoder, rows: DevRows) -> float:

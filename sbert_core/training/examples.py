@@ -115,10 +115,14 @@ def examples_of(
     return pa.table(fields)
 
 
-def _class_name(value: object, rules: LabelRules, row: int, file: str) -> str:
+def class_name(value: object) -> str:
     """One spelling for 1, 1.0, '1' and for 'Neutral', 'neutral'."""
-    name = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    name = name.strip().casefold()
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value).strip().casefold()  # type: ignore[call-overload]
+
+
+def _class_name(value: object, rules: LabelRules, row: int, file: str) -> str:
+    name = class_name(value)
     known = (*rules.classes, *rules.skipped)
     if value is None or not name or (rules.classes and name not in known):
         wanted = f"one of {', '.join(rules.classes)}" if rules.classes else "a class"

@@ -81,6 +81,7 @@ class Loop:
             self.wrapped = DistributedDataParallel(
                 learner,
                 broadcast_buffers=False,
+                gradient_as_bucket_view=True,
                 find_unused_parameters=self.device.type == "cpu",
             )
 
@@ -155,7 +156,11 @@ class Loop:
                 part = self._part(self.wrapped(batch), batch, len(window), total)
                 (part * self.world.size).backward()  # DDP averages over ranks
             loss += part.detach()
-        nn.utils.clip_grad_norm_(self.learner.parameters(), self.recipe.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.learner.parameters(), self.recipe.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise FloatingPointError(
+                f"the gradient of epoch {epoch}, step {self.step} is not finite; lower --lr"
+            )
         done = epoch * self.num_steps + self.step
         share_of_rate = rate_share(done, self.recipe.epochs * self.num_steps, self.recipe.warmup)
         for group in self.optimizer.param_groups:

@@ -19,6 +19,7 @@ from sbert_core.encoder.folder import Parts, has_modules, read_parts
 from sbert_core.encoder.head import Dense
 from sbert_core.encoder.pooling import Pooling
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spiece.model")
 TANH = "torch.nn.modules.activation.Tanh"
 
 
@@ -37,21 +38,22 @@ def starting_parts(folder: Path, pooling: str | None, dense: int | None, seed: i
         )
     if dense is not None:
         torch.manual_seed(seed)
-        width = parts.model.config.hidden_size * len(layout.pooling)
+        widths = [module.linear.out_features for module in head if isinstance(module, Dense)]
+        width = widths[-1] if widths else parts.model.config.hidden_size * len(layout.pooling)
         head.append(Dense(nn.Linear(width, dense), TANH))
     return Parts(layout, parts.model, parts.tokenizer, nn.ModuleList(head))
 
 
 def refuse_decoders(folder: Path) -> None:
     """A decoder sees only what stands before a token; this system trains encoders."""
-    if not (folder / "config.json").is_file() and not has_modules(folder):
+    if has_modules(folder) and not (folder / "config.json").is_file():
+        return  # an encoder in a folder of its own, checked when it is read
+    if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} holds no model (no config.json); name an encoder's folder")
-    if not any(folder.glob("tokenizer*.json")):
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise ValueError(
             f"{folder} has no tokenizer; save one beside the weights (save_pretrained)"
         )
-    if not (folder / "config.json").is_file():
-        return
     kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         raise ValueError(f"{folder} is a decoder ({kind}); use an encoder such as BERT or RoBERTa")

@@ -97,14 +97,16 @@ class Bench:
             sbert("prepare", source, "--out", out, "--format", kind, *options)
         return out
 
-    def trained(self, name: str, shards: Path, base: str, *options: str) -> list[Path]:
+    def trained(
+        self, name: str, shards: Path, base: str, *options: str, is_judged: bool = True
+    ) -> list[Path]:
         """One encoder per seed; dev chooses the epoch."""
         found = []
         for seed in range(self.seeds):
             out = self.work / name / f"seed-{seed}"
             here = base.replace("SEED", f"seed-{seed}")
             if not out.exists():
-                judge = ("--eval", self.file("sts/stsb_dev"))
+                judge = ("--eval", self.file("sts/stsb_dev")) if is_judged else ()
                 words = ["--base", here, "--out", out, "--seed", seed, *judge, *options]
                 sbert("train", shards, *words)
             found.append(out)
@@ -191,7 +193,7 @@ def table_2(bench: Bench) -> None:
 
     def cross_nli() -> str:
         shards = bench.prepared("pairs", bench.file("nli/nli_train", "nli/nli_train_small"))
-        folders = bench.trained("cross-nli", shards, bench.base, "--cross-encoder")
+        folders = bench.trained("cross-nli", shards, bench.base, "--cross-encoder", is_judged=False)
         return str(folders[0].parent / "SEED")
 
     cosine, crossed = ("--objective", "cosine"), ("--cross-encoder",)

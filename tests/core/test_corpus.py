@@ -168,7 +168,6 @@ JSONL = "\n".join(
     ("name", "data"),
     [
         ("x.csv", CSV.encode()),
-        ("x.tsv", CSV.replace(",", "\t").encode()),
         ("x.csv.gz", gzip.compress(CSV.encode())),
         ("x.jsonl", JSONL.encode()),
         ("x.jsonl.gz", gzip.compress(JSONL.encode())),
@@ -180,6 +179,13 @@ def test_csv_and_json_lines_become_parquet_with_text_ids(name, data, tmp_path):
     write_parquet_copy(LocalStorage(tmp_path), CorpusFile(name, 0, ""), ["text", "id"], copy)
     table = pq.read_table(copy)
     assert table.to_pydict() == {"id": ["007", "008"], "text": ["two\nlines", "plain"], "n": [1, 2]}
+
+
+def test_a_quote_in_a_tsv_is_a_character(tmp_path):
+    (tmp_path / "x.tsv").write_text('id\ttext\n1\t"half open\n2\ta "word"\n3\tend"\n')
+    copy = tmp_path / "copy.parquet"
+    write_parquet_copy(LocalStorage(tmp_path), CorpusFile("x.tsv", 0, ""), ["text"], copy)
+    assert pq.read_table(copy)["text"].to_pylist() == ['"half open', 'a "word"', 'end"']
 
 
 def test_broken_files_name_themselves(tmp_path):

@@ -53,3 +53,8 @@ def test_scores_are_equal_both_ways(pair_folder, tmp_path, family, num_outputs):
 def test_an_encoder_without_a_head_is_no_cross_encoder(bert_folder):
     with pytest.raises(ValueError, match="is no cross-encoder"):
         CrossEncoder.load(bert_folder)
+
+
+def test_a_head_of_another_size_is_replaced(pair_folder, tmp_path):
+    CrossEncoder.load(pair_folder("bert"), num_outputs=3).save(tmp_path)
+    assert CrossEncoder.load(tmp_path, num_outputs=1).predict(PAIRS).shape == (24,)

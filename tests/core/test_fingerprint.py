@@ -4,11 +4,13 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES
 
 from sbert_core.encoder import Encoder, Pooling, Precision
+from sbert_core.encoder.fingerprint import digest
 
 
 @pytest.fixture
@@ -159,3 +161,8 @@ def test_prompt_policy_changes_the_space(bert_folder, encoder):
     layout = replace(other._parts.layout, include_prompt=False)
     changed = Encoder(replace(other._parts, layout=layout))
     assert changed.space() != encoder.space()
+
+
+def test_arrays_are_refused_rather_than_cut_short():
+    with pytest.raises(TypeError, match="cut short"):
+        digest({"scores": np.zeros(2000)})

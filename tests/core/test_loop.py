@@ -47,6 +47,17 @@ def test_taken_up_after_any_step_the_weights_are_the_same(bert_folder):
             assert torch.equal(value, weights(second)[name]), name
 
 
+def test_what_a_process_did_before_changes_no_batch(bert_folder):
+    """Long batches of an evaluation, say: a restarted process has not seen them."""
+    rows = rows_for("cosine", 60, seed=5)
+    fresh = loop_of(bert_folder, "cosine", rows, [60], batch_size=60, dropout=0.1)
+    used = loop_of(bert_folder, "cosine", rows, [60], batch_size=60, dropout=0.1)
+    used.learner.encoder.encode([text for role in rows[0] for text in role * 4])
+    assert [r.loss for r in fresh.run()] == [r.loss for r in used.run()]
+    for name, value in weights(fresh).items():
+        assert torch.equal(value, weights(used)[name]), name
+
+
 def test_accumulated_batches_step_as_one(bert_folder):
     rows = rows_for("cosine", 16)
     one = loop_of(bert_folder, "cosine", rows, [16], batch_size=16)

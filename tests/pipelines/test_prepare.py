@@ -171,3 +171,23 @@ def test_lengths_in_characters_without_a_tokenizer(tmp_path, ray_address):
     prepare(file, out, ray_address, format="ranking")
     lengths = np.concatenate([t["length"].to_numpy() for t in shards_of(out, "train")])
     assert sorted(lengths) == [2, 5]
+
+
+def test_quotes_of_a_tsv_glue_no_rows_and_numbers_stay_texts(tmp_path, ray_address):
+    lines = ["query\tpositive", '"Half open\t1', "b\t2", 'c "quoted" word\t3', "d\t2020-01-01"]
+    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    report = prepare(tmp_path / "a.tsv", out, ray_address, format="ranking")
+    assert report.train == 4
+    rows = pa.concat_tables(shards_of(out, "train")).to_pylist()
+    assert {f"{row['query']}\t{row['positive']}" for row in rows} == set(lines[1:])
+
+
+def test_texts_of_dictionary_columns_are_excluded(tmp_path, ray_address):
+    file = write(tmp_path / "a.parquet", query=["a", "b"], positive=["x", "y"])
+    banned = write(tmp_path / "eval.parquet", text=pa.array(["A"]).dictionary_encode())
+    report = prepare(file, tmp_path / "out", ray_address, format="ranking", exclude=(str(banned),))
+    assert (report.train, report.excluded) == (1, 1)
+    numbers = write(tmp_path / "numbers.parquet", score=[1.0])
+    with pytest.raises(ValueError, match="no column of texts"):
+        prepare(file, tmp_path / "x", ray_address, format="ranking", exclude=(str(numbers),))
