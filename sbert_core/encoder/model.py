@@ -290,6 +290,10 @@ class Encoder:
         return sentence_vectors(torch.cat(pooled), self._head, self.truncate_dim, normalize)
 
     @property
+    def word_embedding(self) -> nn.Embedding:
+        return self._model.get_input_embeddings()
+
+    @property
     def network(self) -> nn.ModuleDict:
         """The modules whose weights make vectors, for an optimiser to change in place."""
         return nn.ModuleDict({"model": self._model, "head": self._head})

@@ -54,6 +54,10 @@ class TrainBatch:
     def num_tokens(self) -> int:
         return self.texts.num_tokens
 
+    @property
+    def token_ids(self) -> np.ndarray:
+        return self.texts.ids_T
+
     @classmethod
     def of(cls, examples: Examples, rank: int, num_rows: list[int]) -> "TrainBatch":
         ids = [text for role in examples.ids for text in role]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert_core.encoder.cross_encoder import CrossEncoder, PairTokens
 from sbert_core.training.batch import Examples
@@ -32,6 +32,10 @@ class PairBatch:
     def num_tokens(self) -> int:
         return sum(len(pair.ids) for pair in self.pairs)
 
+    @property
+    def token_ids(self) -> np.ndarray:
+        return np.concatenate([pair.ids for pair in self.pairs])
+
 
 class Crossed(Learner):
     """A cross-encoder and the loss its number of outputs calls for."""
@@ -42,6 +46,10 @@ class Crossed(Learner):
         super().__init__()
         self.encoder = encoder
         self.network = encoder.model
+
+    @property
+    def words(self) -> nn.Embedding:
+        return self.encoder.model.get_input_embeddings()
 
     def forward(self, batch: PairBatch) -> Tensor:
         """One loss per pair: cross-entropy of its score, or of its class."""

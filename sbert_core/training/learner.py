@@ -20,11 +20,19 @@ class StepBatch(Protocol):
     @property
     def num_tokens(self) -> int: ...
 
+    @property
+    def token_ids(self) -> np.ndarray: ...
+
 
 class Learner(nn.Module):
     """A network that turns a batch into losses: one per row, or one for all ranks' rows."""
 
     is_joint: bool
+
+    @property
+    def words(self) -> nn.Embedding:
+        """The embedding of tokens, of which a batch touches few rows."""
+        raise NotImplementedError
 
     def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> StepBatch:
         """What `forward` takes."""

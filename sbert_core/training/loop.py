@@ -76,6 +76,8 @@ class Loop:
         )
         self.wrapped: nn.Module = learner
         if world.size > 1:
+            words = [n for n, w in learner.named_parameters() if w is learner.words.weight]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(learner, words)
             # With unused parameters looked for, DDP keeps its buckets as they are: sums over more
             # than two ranks then have the same bits before and after a restart.
             self.wrapped = DistributedDataParallel(
@@ -156,6 +158,8 @@ class Loop:
                 part = self._part(self.wrapped(batch), batch, len(window), total)
                 (part * self.world.size).backward()  # DDP averages over ranks
             loss += part.detach()
+        if self.world.size > 1:
+            self._share_words(window)
         norm = nn.utils.clip_grad_norm_(self.learner.parameters(), self.recipe.max_grad_norm)
         if not torch.isfinite(norm):
             raise FloatingPointError(
@@ -175,6 +179,14 @@ class Loop:
             num_rows=total,
             num_own_tokens=sum(batch.num_tokens for batch in window),
         )
+
+    def _share_words(self, window: list[StepBatch]) -> None:
+        """What DDP was told to leave alone."""
+        weight = self.learner.words.weight
+        ids = np.unique(np.concatenate([batch.token_ids for batch in window]))
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)
+        self.world.average_rows(weight.grad, torch.from_numpy(ids).to(weight.device))
 
     def _part(self, losses: Tensor, batch: StepBatch, num_batches: int, num_rows: int) -> Tensor:
         """What this rank adds to the step's gradient."""

@@ -33,6 +33,10 @@ class Siamese(Learner):
         for name, weight in self.network.named_parameters():
             weight.requires_grad_("model.pooler." not in f"model.{name}")  # makes no vector
 
+    @property
+    def words(self) -> nn.Embedding:
+        return self.encoder.word_embedding
+
     def forward(self, batch: TrainBatch) -> Tensor:
         """One loss per own row, or the joint loss of the rows of all ranks."""
         vectors = self.encoder.forward(batch.texts)
