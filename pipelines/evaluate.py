@@ -36,18 +36,18 @@ def run(spec: EvaluateSpec) -> EvaluateReport:
     """Read all files, then score one model after the other; on a cluster, side by side."""
     benchmarks = _benchmarks(spec)
     calls = [("model", local_model(model), benchmarks) for model in spec.models]
-    names = list(spec.models)
+    names = _short(list(spec.models))
     for baseline in spec.baselines:
         kind, _, place = baseline.partition("=")
         folder = local_model(place) if kind in ("mean", "cls") else place
         calls.append((kind, folder, benchmarks))
-        names.append(baseline)
+        names.append(f"{kind}={Path(place).name}" if place else kind)
     if spec.address is None:
         found = [judged(*call) for call in calls]
     else:
         with job_session(str(spec.out or Path.cwd()), spec.address):
             found = in_order(judged, calls)
-    scores = dict(zip(_short(names), found, strict=True))
+    scores = dict(zip(names, found, strict=True))
     report = EvaluateReport(table=score_table(scores), scores=scores, out=spec.out)
     if spec.out is not None:
         _write(spec.out, scores)
