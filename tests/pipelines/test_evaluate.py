@@ -121,8 +121,8 @@ def test_all_other_tasks_and_baselines_side_by_side(tmp_path, bert_folder):
         # One of two answers is not among the documents: half of them can be found.
         assert value(report, name, "recall@10", "x") == 50
     assert value(report, model, "average_precision", "p") == pytest.approx(100)
-    assert value(report, model, "pair_f1", "c") == pytest.approx(100)
-    assert value(report, model, "rand", "c") == pytest.approx(100)
+    assert value(report, "tfidf", "pair_f1", "c") == pytest.approx(100)
+    assert value(report, "tfidf", "rand", "c") == pytest.approx(100)
 
 
 def test_cross_encoders_are_scored_as_such(tmp_path, bert_folder):
