@@ -11,8 +11,10 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -71,11 +73,20 @@ def ray_session(
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
             try:
-                with contextlib.chdir(home):
+                with contextlib.chdir(home), _own_signals():
                     _connect(home, address, num_cpus)
                 yield
             finally:
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray answers SIGTERM by ending the process at once; a job saves what it has first."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and handler is not None:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
