@@ -183,18 +183,18 @@ class RankRun:
             return
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
-            torch.save(self.loop.state(), place / STATE)
-            if self.best is not None:
-                torch.save(self.best, place / BEST)
-            (place / HISTORY).write_text(json.dumps(asdict(self.history)))
+            self._write_state(place)
             ray.train.report(metrics, checkpoint=Checkpoint.from_directory(place))
+
+    def _write_state(self, place: Path) -> None:
+        torch.save(self.loop.state(), place / STATE)
+        if self.best is not None:
+            torch.save(self.best, place / BEST)
+        (place / HISTORY).write_text(json.dumps(asdict(self.history)))
 
     def _load(self, checkpoint: Checkpoint) -> None:
         with checkpoint.as_directory() as folder:
             place = Path(folder)
-            if not (place / STATE).is_file():  # the last one holds the result alone
-                self.loop.epoch = self.job.recipe.epochs
-                return
             self.loop.load(torch.load(place / STATE, weights_only=True))
             self.history = History(**json.loads((place / HISTORY).read_text()))
             if (place / BEST).is_file():
@@ -210,10 +210,7 @@ class RankRun:
         self.learner.eval()
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
-            torch.save(self.loop.state(), place / STATE)
-            if self.best is not None:
-                torch.save(self.best, place / BEST)
-            (place / HISTORY).write_text(json.dumps(asdict(self.history)))
+            self._write_state(place)
             assert isinstance(self.learner, Siamese | Crossed)
             self.learner.encoder.save(place / ENCODER)
             if isinstance(head := getattr(self.learner, "head", None), SoftmaxHead):

@@ -4,6 +4,7 @@ In:  texts of each role, labels, and a tokenizer.
 Out: all texts of all roles in one flat batch: one pass through the model per step.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,18 +32,13 @@ class Examples:
         return Examples([a + b for a, b in zip(self.ids, other.ids, strict=True)], labels)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainBatch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBatch(ABC):
     """One rank's rows of one step.
 
-    texts: of all roles, the longest first; `place[role * rows + row]` is where a text stands.
     num_rows: of every rank; one that has none gets a stand-in row, which counts for nothing.
     """
 
-    texts: Batch
-    place: np.ndarray
-    num_roles: int
-    labels: np.ndarray | None
     rank: int
     num_rows: list[int]
 
@@ -52,17 +48,39 @@ class TrainBatch:
 
     @property
     def num_tokens(self) -> int:
-        return self.texts.num_tokens
+        return len(self.token_ids)
+
+    @property
+    @abstractmethod
+    def token_ids(self) -> np.ndarray:
+        """Of all texts, end to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextBatch(StepBatch):
+    """Texts of all roles, the longest first; `place[role * rows + row]` is where one stands."""
+
+    texts: Batch
+    place: np.ndarray
+    num_roles: int
+    labels: np.ndarray | None
 
     @property
     def token_ids(self) -> np.ndarray:
         return self.texts.ids_T
 
     @classmethod
-    def of(cls, examples: Examples, rank: int, num_rows: list[int]) -> "TrainBatch":
+    def of(cls, examples: Examples, rank: int, num_rows: list[int]) -> "TextBatch":
         ids = [text for role in examples.ids for text in role]
         order = longest_first(np.array([len(text) for text in ids]))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         texts = Batch.of(order, [ids[number] for number in order.tolist()])
-        return cls(texts, place, len(examples.ids), examples.labels, rank, num_rows)
+        return cls(
+            texts=texts,
+            place=place,
+            num_roles=len(examples.ids),
+            labels=examples.labels,
+            rank=rank,
+            num_rows=num_rows,
+        )

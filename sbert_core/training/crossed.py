@@ -11,26 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert_core.encoder.cross_encoder import CrossEncoder, PairTokens
-from sbert_core.training.batch import Examples
+from sbert_core.training.batch import Examples, StepBatch
 from sbert_core.training.learner import Learner
 
 
-@dataclass(frozen=True, slots=True)
-class PairBatch:
-    """One rank's pairs of one step."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBatch(StepBatch):
+    """Pairs of texts, each one row of tokens."""
 
     pairs: list[PairTokens]
     labels: np.ndarray
-    rank: int
-    num_rows: list[int]
-
-    @property
-    def num_own(self) -> int:
-        return self.num_rows[self.rank]
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(len(pair.ids) for pair in self.pairs)
 
     @property
     def token_ids(self) -> np.ndarray:
@@ -65,7 +55,7 @@ class Crossed(Learner):
         assert examples.labels is not None
         ids, kinds = examples.ids
         pairs = [PairTokens(*pair) for pair in zip(ids, kinds, strict=True)]
-        return PairBatch(pairs, examples.labels, rank, num_rows)
+        return PairBatch(pairs=pairs, labels=examples.labels, rank=rank, num_rows=num_rows)
 
     def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
         tokens = self.encoder.tokens_of(list(zip(texts[0], texts[1], strict=True)))

@@ -1,43 +1,27 @@
-"""What the loop needs of a network and of its batches."""
+"""What the loop needs of a network."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 from torch import nn
 
-from sbert_core.training.batch import Examples
+from sbert_core.training.batch import Examples, StepBatch
 
 
-class StepBatch(Protocol):
-    """One rank's rows of one step; `num_rows` of every rank."""
-
-    @property
-    def num_rows(self) -> list[int]: ...
-
-    @property
-    def num_own(self) -> int: ...
-
-    @property
-    def num_tokens(self) -> int: ...
-
-    @property
-    def token_ids(self) -> np.ndarray: ...
-
-
-class Learner(nn.Module):
+class Learner(nn.Module, ABC):
     """A network that turns a batch into losses: one per row, or one for all ranks' rows."""
 
     is_joint: bool
 
     @property
+    @abstractmethod
     def words(self) -> nn.Embedding:
         """The embedding of tokens, of which a batch touches few rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> StepBatch:
         """What `forward` takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
         """Token ids of rows, given role by role."""
-        raise NotImplementedError

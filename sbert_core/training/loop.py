@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sbert_core.encoder.schedule import ahead
-from sbert_core.training.batch import Examples
-from sbert_core.training.learner import Learner, StepBatch
+from sbert_core.training.batch import Examples, StepBatch
+from sbert_core.training.learner import Learner
 from sbert_core.training.order import Order
 from sbert_core.training.schedule import rate_share
 from sbert_core.training.world import World

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert_core.encoder import Encoder
-from sbert_core.training.batch import Examples, TrainBatch
+from sbert_core.training.batch import Examples, TextBatch
 from sbert_core.training.learner import Learner
 from sbert_core.training.objectives import Objective
 from sbert_core.training.world import World
@@ -37,7 +37,7 @@ class Siamese(Learner):
     def words(self) -> nn.Embedding:
         return self.encoder.word_embedding
 
-    def forward(self, batch: TrainBatch) -> Tensor:
+    def forward(self, batch: TextBatch) -> Tensor:
         """One loss per own row, or the joint loss of the rows of all ranks."""
         vectors = self.encoder.forward(batch.texts)
         in_order = vectors[torch.from_numpy(batch.place).to(vectors.device)]
@@ -54,8 +54,8 @@ class Siamese(Learner):
         # A rank without rows of its own still takes part in the backward pass.
         return self.objective(everyone, labels, self.head) + 0.0 * vectors.sum()
 
-    def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> TrainBatch:
-        return TrainBatch.of(examples, rank, num_rows)
+    def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> TextBatch:
+        return TextBatch.of(examples, rank, num_rows)
 
     def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
         """Token ids of rows, given role by role."""

@@ -42,19 +42,17 @@ def scored_table(number, seed=0):
     return pa.table({"sentence1": a, "sentence2": b, "score": score})
 
 
+def prepared(file, out, kind, address, **options):
+    files = (str(file),)
+    prepare.run(PrepareSpec(files=files, out=str(out), format=kind, address=address, **options))
+
+
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory, ray_address):
     folder = tmp_path_factory.mktemp("scored")
     pq.write_table(scored_table(240), folder / "train.parquet")
     pq.write_table(scored_table(80, seed=1), folder / "dev.parquet")
-    prepare.run(
-        PrepareSpec(
-            files=(str(folder / "train.parquet"),),
-            out=str(folder / "shards"),
-            format="scored",
-            address=ray_address,
-        )
-    )
+    prepared(folder / "train.parquet", folder / "shards", "scored", ray_address)
     return folder
 
 
@@ -101,15 +99,7 @@ def test_two_workers_share_the_rows_and_the_head_is_saved(tmp_path, bert_folder,
     label = ["same" if s > 0.4 else "other" for s in table["score"].to_pylist()]
     table = table.drop_columns("score").append_column("label", pa.array(label))
     pq.write_table(table, tmp_path / "pairs.parquet")
-    prepare.run(
-        PrepareSpec(
-            files=(str(tmp_path / "pairs.parquet"),),
-            out=str(tmp_path / "shards"),
-            format="pairs",
-            dev_fraction=0.0,
-            address=ray_address,
-        )
-    )
+    prepared(tmp_path / "pairs.parquet", tmp_path / "shards", "pairs", ray_address)
     out = tmp_path / "encoder"
     [report] = train.run(
         TrainSpec(
@@ -185,15 +175,7 @@ def test_negatives_are_the_hardest_that_pass_the_guards(tmp_path, bert_folder, r
     positive[7] = positive[3]  # an answer of two queries is no negative of either
     query[8] = query[9]  # a query with two answers
     pq.write_table(pa.table({"query": query, "positive": positive}), tmp_path / "a.parquet")
-    prepare.run(
-        PrepareSpec(
-            files=(str(tmp_path / "a.parquet"),),
-            out=str(tmp_path / "shards"),
-            format="ranking",
-            shards=3,
-            address=ray_address,
-        )
-    )
+    prepared(tmp_path / "a.parquet", tmp_path / "shards", "ranking", ray_address, shards=3)
     spec = MineSpec(
         shards=str(tmp_path / "shards"),
         model=str(bert_folder),
