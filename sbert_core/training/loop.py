@@ -77,12 +77,14 @@ class Loop:
         self.wrapped: nn.Module = learner
         if world.size > 1:
             words = [n for n, w in learner.named_parameters() if w is learner.words.weight]
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(learner, words)
+            still = [name for name, _ in learner.named_buffers()]  # tables that no step changes
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
+                learner, words + still
+            )
             # With unused parameters looked for, DDP keeps its buckets as they are: sums over more
             # than two ranks then have the same bits before and after a restart.
             self.wrapped = DistributedDataParallel(
                 learner,
-                broadcast_buffers=False,
                 gradient_as_bucket_view=True,
                 find_unused_parameters=self.device.type == "cpu",
             )
