@@ -67,7 +67,7 @@ def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: 
     except (ValueError, FileNotFoundError, PermissionError) as error:
         _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
     except KeyboardInterrupt:
-        _fail("stopped before anything was saved", EXIT_PARTIAL, debug)
+        _fail("stopped before anything new was saved", EXIT_PARTIAL, debug)
     except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
         reason = str(error).strip().splitlines()
         name = type(error).__name__

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def ray_session(
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
             try:
-                with contextlib.chdir(home), _own_signals():
+                with contextlib.chdir(home), _own_signals(), _silent_start():
                     _connect(home, address, num_cpus)
                 yield
             finally:
@@ -87,6 +88,24 @@ def _own_signals() -> Iterator[None]:
     yield
     if threading.current_thread() is threading.main_thread() and handler is not None:
         signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _silent_start() -> Iterator[None]:
+    """Ray's C++ side greets on stderr; its words are shown only if it does not come up."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(stderr, said.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:

@@ -1,9 +1,12 @@
 """`sbert train`, `sbert mine`, `sbert evaluate`: whole runs on Ray with tiny encoders."""
 
 import json
+import os
 import random
 import shutil
+import signal
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,7 @@ import pytest
 import ray.cloudpickle
 import torch
 from embedding import sentences
+from kills import Job
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import GPT2Config, GPT2Model
@@ -137,6 +141,61 @@ def test_a_killed_rank_changes_nothing(scored, tmp_path, bert_folder, ray_addres
     calm, killed = (load_file(tmp_path / n / "model.safetensors") for n in ("calm", "killed"))
     for name, value in calm.items():
         assert torch.equal(value, killed[name]), name
+
+
+def test_a_killed_driver_and_ctrl_c_change_nothing(scored, tmp_path, bert_folder):
+    """kill -9, then Ctrl-C, each after a checkpoint more; the third run ends with the same bits."""
+
+    def command(out):
+        words = ["train", str(scored / "shards"), "--base", str(bert_folder), "--out", str(out)]
+        words += ["--objective", "cosine", "--epochs", "8", "--batch-size", "8"]
+        return Job([*words, "--checkpoint-steps", "20", "--cpus-per-worker", "1"], tmp_path / "log")
+
+    calm, out = tmp_path / "calm", tmp_path / "out"
+    undisturbed = command(calm)
+    undisturbed.start()
+    assert undisturbed.wait() == 0, undisturbed.log.read_text()
+    job = command(out)
+    for end, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 3)):
+        num_lines = job.log.read_text().count("INFO train")
+        job.start()
+        try:
+            wait_until(job, lambda: job.log.read_text().count("INFO train") > num_lines)  # noqa: B023
+            before = checkpoints(tmp_path / ".out.work")
+            wait_until(job, lambda: checkpoints(tmp_path / ".out.work") - before)  # noqa: B023
+        finally:
+            os.kill(job.process.pid, end)
+        assert job.wait() == code, job.log.read_text()
+        assert not out.exists()
+    assert "the same command goes on" in job.log.read_text()
+    assert "Traceback" not in job.log.read_text()
+    job.start()
+    assert job.wait() == 0, job.log.read_text()
+    left, right = (load_file(folder / "model.safetensors") for folder in (calm, out))
+    for name, value in left.items():
+        assert torch.equal(value, right[name]), name
+    steps = [json.loads((f / "training.json").read_text())["report"]["steps"] for f in (calm, out)]
+    assert steps[0] == steps[1]
+    assert not list(tmp_path.glob(".*.work"))
+
+
+def wait_until(job, is_so):
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert job.is_running, job.log.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def checkpoints(work):
+    return {path.name for path in work.glob("*/checkpoint_*")}
+
+
+def test_workers_that_fit_nowhere_are_refused(scored, tmp_path, bert_folder, ray_address):
+    options = {"workers": 2, "cpus_per_worker": 64}
+    with pytest.raises(ValueError, match=r"2 workers of 64 CPU each do not fit, 0 do; use fewer"):
+        train_one(scored, tmp_path / "x", bert_folder, ray_address, **options)
+    assert not (tmp_path / "x").exists()
 
 
 def dying_rank(config, mark):
