@@ -1,0 +1,65 @@
+"""Rows -> a shard.
+
+In:  rows and their unit vectors, a part at a time.
+Out: a Shard: each distinct vector in the index once, every row behind its node.
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sbert_core.neighbours.collapse import Nodes
+from sbert_core.neighbours.index import VectorIndex
+from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, write_rows
+
+
+class ShardBuilder:
+    """A shard that grows."""
+
+    def __init__(self, index: VectorIndex, dim: int) -> None:
+        self.index = index
+        self._nodes = Nodes()
+        self._in_index: list[bytes] = []  # digest of the vector each node was inserted with
+        self._own_place: dict[bytes, int] = {}
+        self._own: list[np.ndarray] = []
+        self._tables: list[pa.Table] = []
+        self._dim = dim
+
+    def add(self, rows: pa.Table, vectors: np.ndarray) -> None:
+        """rows: columns of the vectors artifact without the vector."""
+        nodes, new = self._nodes.numbered(vectors)
+        self.index.add(vectors[new])
+        digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in vectors]
+        self._in_index += [digests[place] for place in new.tolist()]
+        own = np.full(len(nodes), -1, np.int64)
+        for place, (node, digest) in enumerate(zip(nodes.tolist(), digests, strict=True)):
+            if self.index.is_lossy or digest != self._in_index[node]:
+                own[place] = self._own_place.setdefault(digest, len(self._own))
+                if own[place] == len(self._own):
+                    self._own.append(vectors[place])
+        columns = {NODE: nodes, OWN: own, IS_DEAD: np.zeros(len(nodes), bool)}
+        for name, values in reversed(columns.items()):
+            rows = rows.add_column(0, name, pa.array(values))
+        self._tables.append(rows)
+
+    def rows(self) -> pa.Table:
+        """All rows so far by node, those of one node by id."""
+        table = pa.concat_tables(self._tables).combine_chunks()
+        return table.take(pc.sort_indices(table, [(NODE, "ascending"), ("id", "ascending")]))
+
+    def own(self) -> np.ndarray:
+        return np.stack(self._own) if self._own else np.empty((0, self._dim), np.float32)
+
+    def shard(self) -> Shard:
+        """What has been added so far, to search in."""
+        return Shard(self.index, self.rows(), self.own())
+
+    def write(self, index: Path, rows: Path, own: Path) -> None:
+        self.index.write(index)
+        write_rows(self.rows(), rows)
+        with own.open("wb") as file:
+            np.save(file, self.own())
+

@@ -1,0 +1,145 @@
+"""One shard: an index of distinct vectors, and the rows that stand behind each.
+
+    NAME.hnsw / .faiss   distinct vectors, a plain file of its library
+    NAME.rows.arrow      every row, sorted by node and id: node, own, is_dead, then the columns of
+                         the vectors artifact without the vector
+    NAME.own.npy         vectors the index does not hold as they are: of rows that were collapsed
+                         into another's, and of all rows if the index is lossy
+
+In:  queries.
+Out: rows with their own cosines.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sbert_core.neighbours.hits import NOTHING, Hits, nothing
+from sbert_core.neighbours.index import VectorIndex
+
+NODE, OWN, IS_DEAD = "node", "own", "is_dead"
+# A lossy index is asked for this many times k; the best k by their own cosines remain.
+LOSSY_FACTOR = 8
+# Own vectors are scored a piece at a time: 64 MB of 384 dimensions.
+SCORED_ROWS = 43_000
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Rows behind each node, those that may be found only."""
+
+    rows: np.ndarray  # by node
+    first: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(cls, node: np.ndarray, is_wanted: np.ndarray, num_nodes: int) -> "Members":
+        rows = np.flatnonzero(is_wanted)
+        count = np.bincount(node[rows], minlength=num_nodes)
+        return cls(rows, np.cumsum(count) - count, count)
+
+
+class Shard:
+    """An opened shard."""
+
+    def __init__(self, index: VectorIndex, rows: pa.Table, own: np.ndarray) -> None:
+        self.index = index
+        self.rows = rows
+        self._own = own
+        self._node = rows[NODE].to_numpy()
+        self._place = rows[OWN].to_numpy()
+        self._is_live = ~rows[IS_DEAD].to_numpy(zero_copy_only=False)
+        self._members = Members.of(self._node, self._is_live, index.num_nodes)
+        self._has_own = np.zeros(index.num_nodes, bool)
+        self._has_own[self._node[self._place >= 0]] = True
+        # One row a node, with the vector the index holds: what it finds are the rows.
+        self._is_plain = not self._has_own.any() and bool((self._members.count <= 1).all())
+        dead = np.flatnonzero(self._members.count == 0)
+        if len(dead):
+            index.hide(dead)
+
+    @classmethod
+    def read(cls, index: VectorIndex, rows: Path, own: Path) -> "Shard":
+        """Rows and own vectors are mapped, not read."""
+        vectors = np.load(own, mmap_mode="r")
+        return cls(index, read_rows(rows), vectors)
+
+    @property
+    def num_rows(self) -> int:
+        return self.rows.num_rows
+
+    @property
+    def num_live(self) -> int:
+        return len(self._members.rows)
+
+    def search(
+        self,
+        queries: np.ndarray,
+        k: int,
+        effort: int,
+        *,
+        threads: int = 1,
+        wanted: np.ndarray | None = None,
+    ) -> Hits:
+        """The k best rows of each query; fewer if there are fewer.
+
+        wanted: which rows may be found; all by default.
+        """
+        depth = k * LOSSY_FACTOR if self.index.is_lossy else k
+        if wanted is None:
+            members = self._members
+            found = self.index.search(queries, depth, effort, threads)
+        else:
+            members = Members.of(self._node, wanted & self._is_live, self.index.num_nodes)
+            found = self.index.search_among(queries, depth, effort, members.count > 0)
+        if self._is_plain and wanted is None:
+            reached = found.rows != NOTHING
+            rows = np.where(reached, members.rows[members.first[found.rows]], NOTHING)
+            return Hits(found.cos, rows)
+        return self._expanded(queries, found, members, k)
+
+    def _expanded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
+        """Put rows in the place of nodes, each with its own cosine."""
+        query, place = np.nonzero(found.rows != NOTHING)
+        node = found.rows[query, place]
+        # Rows that share the index's vector are equal: the first k by id stand for all.
+        count = members.count[node]
+        count = np.where(self._has_own[node], count, np.minimum(count, k))
+        start = np.repeat(members.first[node], count)
+        within = np.arange(len(start)) - np.repeat(np.cumsum(count) - count, count)
+        rows = members.rows[start + within]
+        query = np.repeat(query, count)
+        cos = np.repeat(found.cos[found.rows != NOTHING], count)
+        self._score(queries, query, rows, cos)
+        order = np.lexsort((rows, -cos, query))
+        query, rows, cos = query[order], rows[order], cos[order]
+        first = np.searchsorted(query, np.arange(len(queries)))
+        rank = np.arange(len(query)) - first[query]
+        best = nothing(len(queries), k)
+        kept = rank < k
+        best.rows[query[kept], rank[kept]] = rows[kept]
+        best.cos[query[kept], rank[kept]] = cos[kept]
+        return best
+
+    def _score(
+        self, queries: np.ndarray, query: np.ndarray, rows: np.ndarray, cos: np.ndarray
+    ) -> None:
+        """Cosines of rows that have a vector of their own, in place."""
+        own = np.flatnonzero(self._place[rows] >= 0)
+        for first in range(0, len(own), SCORED_ROWS):
+            piece = own[first : first + SCORED_ROWS]
+            vectors = self._own[self._place[rows[piece]]]
+            cos[piece] = np.einsum("rd,rd->r", queries[query[piece]], vectors)
+
+
+def read_rows(path: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def write_rows(rows: pa.Table, path: Path) -> None:
+    """A file that can be mapped."""
+    table = rows.combine_chunks()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
