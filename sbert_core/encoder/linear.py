@@ -54,8 +54,10 @@ class FusedLinear:
         )
 
     def _is_packable(self, x_TD: Tensor) -> bool:
-        is_plain_cpu = x_TD.device.type == "cpu" and x_TD.dtype == torch.float32
-        return HAS_ONEDNN and is_plain_cpu and not torch.is_grad_enabled()
+        if torch.is_grad_enabled():
+            self._packed = None  # fused optimisers change weights without a new version
+            return False
+        return HAS_ONEDNN and x_TD.device.type == "cpu" and x_TD.dtype == torch.float32
 
     def _weight(self) -> Tensor:
         weight = self.linear.weight

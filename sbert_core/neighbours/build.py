@@ -62,4 +62,3 @@ class ShardBuilder:
         write_rows(self.rows(), rows)
         with own.open("wb") as file:
             np.save(file, self.own())
-

@@ -33,11 +33,12 @@ def test_fused_linear_row_has_the_same_bits_in_any_company(linear):
         assert torch.equal(fused.activated(x[:num_rows], ACT2FN["gelu"]), every[:num_rows])
 
 
-def test_fused_linear_follows_a_trained_weight(linear):
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_fused_linear_follows_a_trained_weight(linear, is_fused):
     fused, x = FusedLinear(linear), torch.randn(70, 48)
     with torch.no_grad():
         before = fused(x)
-    optimizer = torch.optim.AdamW(linear.parameters(), lr=0.1)
+    optimizer = torch.optim.AdamW(linear.parameters(), lr=0.1, fused=is_fused)
     fused(x).square().sum().backward()
     optimizer.step()
     with torch.no_grad():

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from embedding import sentences
 from training import loop_of, losses_and_gradients, rows_for, weights
 
+from sbert_core.encoder import Encoder
 from sbert_core.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.timeout(240)
@@ -45,6 +48,20 @@ def test_taken_up_after_any_step_the_weights_are_the_same(bert_folder):
         assert [r.loss for r in rest] == [r.loss for r in reports[stop:]]
         for name, value in weights(whole).items():
             assert torch.equal(value, weights(second)[name]), name
+
+
+def test_the_encoder_judged_between_epochs_is_the_trained_one(bert_folder, tmp_path):
+    loop = loop_of(bert_folder, "cosine", rows_for("cosine", 24), [24], epochs=2)
+    encoder, texts = loop.learner.encoder, sentences(12)
+    before = encoder.encode(texts)
+    for report in loop.run():
+        if report.is_epoch_end:
+            loop.learner.eval()
+            seen = encoder.encode(texts)
+            folder = tmp_path / str(report.epoch)
+            encoder.save(folder)
+            np.testing.assert_allclose(seen, Encoder.load(folder).encode(texts), atol=1e-6)
+            assert np.abs(seen - before).max() > 1e-3
 
 
 def test_what_a_process_did_before_changes_no_batch(bert_folder):

@@ -1,0 +1,30 @@
+"""Files of an artifact as files on this machine, and back."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from sbert_core.storage import LocalStorage, Storage
+
+COPY_BYTES = 8 * 2**20
+
+
+def local_file(storage: Storage, name: str, folder: Path) -> Path:
+    """The file itself, or a copy of the object in `folder`."""
+    if isinstance(storage, LocalStorage):
+        return storage.root / name
+    path = folder / name.rpartition("/")[2]
+    if not path.exists():
+        with storage.open(name) as source, path.open("wb") as target:
+            while block := source.read(COPY_BYTES):
+                target.write(block)
+    return path
+
+
+def kept_file(storage: Storage, name: str, source: Path, suffix: str) -> dict[str, Any]:
+    """Put a local file under a name that holds its hash: nobody can write another one there."""
+    with source.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    path = f"{name}-{sha256[:16]}{suffix}"
+    storage.put_file(path, source)
+    return {"path": path, "sha256": sha256, "bytes": source.stat().st_size}

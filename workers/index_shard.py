@@ -1,0 +1,243 @@
+"""Tasks of `index`: parts of a vectors artifact -> shards, and what they miss.
+
+Each task holds one shard or one part at a time, whatever the size of the corpus.
+"""
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pyarrow as pa
+
+from sbert_core.neighbours.build import ShardBuilder
+from sbert_core.neighbours.hits import Hits, best_of, exact_hits, nothing
+from sbert_core.neighbours.index import IndexKind
+from sbert_core.neighbours.shard import Shard
+from sbert_core.storage import Storage, storage_at
+from sbert_core.vectors.reading import VECTOR, columns_of, part_table, unit_vectors
+from workers.files import kept_file, local_file
+
+PART = "part"  # in a shard's rows: which file of the vectors artifact a row comes from
+DEPTH = 100  # recall is measured down to this place
+SINGLE_QUERIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one file of the vectors artifact; None: all of them."""
+
+    path: str
+    sha256: str
+    num_rows: int
+    rows: np.ndarray | None = None
+
+    @property
+    def size(self) -> int:
+        return self.num_rows if self.rows is None else len(self.rows)
+
+    def without(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the piece's rows are not among these."""
+        own = np.arange(self.num_rows) if self.rows is None else self.rows
+        return ~np.isin(own, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexJob:
+    """What is the same for all shards.
+
+    folder: where the generation's files go. trained: name of the empty FAISS index all shards
+    begin with.
+    """
+
+    vectors: str
+    out: str
+    folder: str
+    kind: IndexKind
+    dim: int
+    scale: float | None
+    seed: int
+    trained: str | None
+
+    @property
+    def storage(self) -> Storage:
+        return storage_at(self.out)
+
+    def table(self, piece: Piece) -> pa.Table:
+        table = part_table(storage_at(self.vectors), piece.path)
+        return table if piece.rows is None else table.take(pa.array(piece.rows))
+
+    def units(self, table: pa.Table, piece: Piece) -> np.ndarray:
+        return unit_vectors(table, self.scale, f"{self.vectors}/{piece.path}")
+
+    def named(self, name: str, source: Path, suffix: str) -> dict[str, Any]:
+        """A file of the index, under a name that holds its hash."""
+        return kept_file(self.storage, f"{self.folder}/{name}", source, suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Samples recall is measured with.
+
+    inside: vectors of rows of the corpus. held: vectors of rows that are inserted only after the
+    search for them; `held_rows` says which they are, by sha256 of their part.
+    """
+
+    inside: np.ndarray
+    held: np.ndarray
+    held_rows: dict[str, np.ndarray]
+
+    def held_of(self, piece: Piece) -> np.ndarray:
+        return self.held_rows.get(piece.sha256, np.empty(0, np.int64))
+
+
+def sampled_vectors(job: IndexJob, piece: Piece) -> np.ndarray:
+    """Unit vectors of the piece's rows."""
+    table = part_table(storage_at(job.vectors), piece.path, ["id", VECTOR])
+    if piece.rows is not None:
+        table = table.take(pa.array(piece.rows))
+    return job.units(table, piece)
+
+
+def train_index(job: IndexJob, sample: list[np.ndarray]) -> dict[str, Any]:
+    """The empty FAISS index with cells and codes that all shards share."""
+    index = job.kind.trained(np.concatenate(sample))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trained"
+        faiss.write_index(index, str(path))
+        return job.named("trained", path, ".faiss")
+
+
+def build_shard(
+    job: IndexJob, number: int, pieces: Sequence[Piece], queries: Queries, efforts: list[int]
+) -> dict[str, Any]:
+    """Write one shard; its files, and the cosines it found for queries it did not hold yet."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        trained = local_file(job.storage, job.trained, folder) if job.trained else None
+        size = sum(piece.size for piece in pieces)
+        index = job.kind.empty(job.dim, size, job.seed, trained)
+        builder = ShardBuilder(index, job.dim)
+        late: list[tuple[pa.Table, np.ndarray]] = []
+        for piece in pieces:
+            rows, vectors = _rows(job, piece)
+            is_early = piece.without(queries.held_of(piece))
+            builder.add(rows.filter(pa.array(is_early)), vectors[is_early])
+            late.append((rows.filter(pa.array(~is_early)), vectors[~is_early]))
+            del rows, vectors
+        build_seconds = time.perf_counter() - start
+        held = {}
+        if len(queries.held):
+            shard = builder.shard()
+            held = {e: shard.search(queries.held, DEPTH, e).cos for e in efforts}
+            del shard
+        start = time.perf_counter()
+        for rows, vectors in late:
+            builder.add(rows, vectors)
+        paths = [folder / name for name in ("index", "rows", "own")]
+        builder.write(*paths)
+        name = f"shard-{number:05d}"
+        suffixes = (index.suffix, ".rows.arrow", ".own.npy")
+        files = [job.named(name, p, suffix) for p, suffix in zip(paths, suffixes, strict=True)]
+        build_seconds += time.perf_counter() - start
+    return {
+        "number": number,
+        "rows": size,
+        "live": size,
+        "nodes": index.num_nodes,
+        "parts": [piece.sha256 for piece in pieces],
+        "files": files,
+        "held": held,
+        "seconds": build_seconds,
+    }
+
+
+def _rows(job: IndexJob, piece: Piece) -> tuple[pa.Table, np.ndarray]:
+    """The columns beside the vector, and the vectors."""
+    table = job.table(piece)
+    vectors = job.units(table, piece)
+    part = pa.array([piece.sha256[:16]]).dictionary_encode().take(pa.array(np.zeros(len(table))
+        .astype(np.int32)))  # fmt: skip
+    return table.drop_columns(VECTOR).append_column(PART, part), vectors
+
+
+def exact_cosines(
+    job: IndexJob, pieces: Sequence[Piece], queries: Queries
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best cosines of all rows for queries inside, and of rows that are not held out."""
+    inside, held = nothing(len(queries.inside), DEPTH), nothing(len(queries.held), DEPTH)
+    for piece in pieces:
+        table = part_table(storage_at(job.vectors), piece.path, ["id", VECTOR])
+        vectors = job.units(table, piece)
+        inside = best_of([inside, exact_hits(queries.inside, vectors, DEPTH)], DEPTH)
+        early = vectors[piece.without(queries.held_of(piece))]
+        held = best_of([held, exact_hits(queries.held, early, DEPTH)], DEPTH)
+    return inside.cos, held.cos
+
+
+def measure_shard(
+    job: IndexJob, shard: dict[str, Any], queries: Queries, efforts: list[int], seconds: float
+) -> dict[str, Any]:
+    """What a shard finds at each effort, and how fast at the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        opened = open_shard(job.storage, job.kind, job.dim, shard["files"], Path(folder))
+        inside = {e: opened.search(queries.inside, DEPTH, e).cos for e in efforts}
+        held = shard["held"] or {e: opened.search(queries.held, DEPTH, e).cos for e in efforts}
+        speed = _speed(opened, queries.inside, efforts, seconds)
+    return {"inside": inside, "held": held, "speed": speed}
+
+
+def _speed(
+    shard: Shard, queries: np.ndarray, efforts: list[int], seconds: float
+) -> dict[int, dict[str, Any]]:
+    """Seconds for a batch of queries, and of single ones, for ten hits on one thread."""
+    found = {}
+    for effort in efforts:
+        start = time.perf_counter()
+        shard.search(queries, 10, effort)
+        batch = (time.perf_counter() - start) / max(1, len(queries))
+        single = []
+        deadline = time.perf_counter() + seconds
+        for query in queries[:SINGLE_QUERIES]:
+            start = time.perf_counter()
+            shard.search(query[None], 10, effort)
+            single.append(time.perf_counter() - start)
+            if start > deadline:
+                break
+        found[effort] = {"batch": batch, "single": single}
+    return found
+
+
+def open_shard(
+    storage: Storage, kind: IndexKind, dim: int, files: Sequence[dict[str, Any]], folder: Path
+) -> Shard:
+    """A shard from its three files, fetched if they are not on this machine."""
+    index, rows, own = (local_file(storage, file["path"], folder) for file in files)
+    return Shard.read(kind.read(index, dim), rows, own)
+
+
+def row_keys(table: pa.Table) -> np.ndarray:
+    """A digest of id and text of each row, as 16 bytes."""
+    ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
+    joined = b"".join(
+        hashlib.blake2b(repr(i).encode() + b"\0" + h, digest_size=16).digest()
+        for i, h in zip(ids, hashes, strict=True)
+    )
+    return np.frombuffer(joined, "V16")
+
+
+def merged_cosines(parts: Iterator[np.ndarray]) -> Hits:
+    """The best cosines of several parts; rows do not matter to recall."""
+    cos = np.hstack(list(parts))
+    best = -np.sort(-cos, axis=1)[:, :DEPTH]
+    return Hits(best, np.where(np.isfinite(best), 0, -1))
+
+
+def columns_in(job: IndexJob, piece: Piece) -> list[str]:
+    return columns_of(storage_at(job.vectors), piece.path)
