@@ -1,4 +1,15 @@
 """Jobs: one file, one command, one kind of artifact each."""
 
 # In the order of the flow: the command line, the README and their test follow it.
-STAGES = ("prepare", "mine", "train", "evaluate", "embed", "path", "export", "demo")
+STAGES = (
+    "prepare",
+    "mine",
+    "train",
+    "evaluate",
+    "embed",
+    "index",
+    "search",
+    "path",
+    "export",
+    "demo",
+)

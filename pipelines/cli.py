@@ -12,21 +12,33 @@ import click
 
 from pipelines import STAGES
 from pipelines.logs import configure_logs
-from pipelines.words import demo_text, embed_text, plan_text, prepare_text, train_text
+from pipelines.words import (
+    demo_text,
+    embed_text,
+    index_text,
+    plan_text,
+    prepare_text,
+    search_json,
+    search_text,
+    train_text,
+)
 
 if TYPE_CHECKING:
     from pipelines.demo import DemoReport
     from pipelines.evaluate import EvaluateReport
+    from pipelines.index import IndexReport
     from pipelines.mine import MineReport
     from pipelines.prepare import PrepareReport
+    from pipelines.search import SearchReport
     from pipelines.train import TrainReport
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_PARTIAL = 3
+EXIT_GATE = 4
 EXIT_BUSY = 5
 # Errors that have an exit code of their own, by name: their modules load with the job.
-EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "BusyError": EXIT_BUSY}
+EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "TargetMissed": EXIT_GATE, "BusyError": EXIT_BUSY}
 
 
 class Flow(click.Group):
@@ -282,6 +294,68 @@ def embed(debug: bool, json_log: bool, carry: str, text: str | None, **options: 
 def _unescaped(template: str) -> str:
     r"""A shell's '\n' and '\t' as the characters they mean."""
     return template.replace(r"\n", "\n").replace(r"\t", "\t")
+
+
+@main.command()
+@click.argument("vectors")
+@click.option("--out", required=True, help="Folder or s3:// URI of the index, new or to update.")
+@click.option(
+    "--kind",
+    default="hnsw",
+    show_default=True,
+    help='hnsw, or a FAISS factory string: "faiss:IVF4096,PQ48".',
+)
+@click.option("--shards", default="auto", show_default=True, help="Files side by side, or auto.")
+@click.option("--m", type=int, default=16, show_default=True, help="Links of a node (hnsw).")
+@click.option(
+    "--ef-construction", type=int, default=200, show_default=True, help="Care in building (hnsw)."
+)
+@click.option("--train-sample", type=int, help="Rows FAISS learns cells and codes from.")
+@click.option(
+    "--recall-sample", type=int, default=1000, show_default=True, help="Queries to measure with."
+)
+@click.option(
+    "--recall-target", type=float, help="Raise the search effort until recall@10 is this, or fail."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@job
+def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
+    """Build or update an index of vectors, and measure what it misses."""
+    options["shards"] = _number_or_auto(shards)
+    report: IndexReport = run_job("index", "IndexSpec", debug, json_log, **options)
+    click.echo(index_text(report))
+
+
+def _number_or_auto(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no number and not auto", param_hint="--shards"
+        ) from None
+
+
+@main.command()
+@click.argument("index")
+@click.argument("text", required=False)
+@click.option("--queries", help="File of queries instead: Parquet, CSV, TSV or JSON lines.")
+@click.option("--text-column", default="text", show_default=True, help="Of --queries.")
+@click.option("--id-column", help="Of --queries; 'id' if there is one, else row numbers.")
+@click.option("--k", type=int, default=10, show_default=True, help="Hits per query.")
+@click.option("--model", help="Encoder of the queries; the one that made the vectors.")
+@click.option("--rerank", help="Cross-encoder that has the last word on the hits.")
+@click.option("--filter", help="Rows to find: \"source = 'x' and num_tokens > 10\".")
+@click.option("--out", help="Parquet file for the hits of --queries.")
+@click.option("--json", "as_json", is_flag=True, help="Print hits as JSON.")
+@job
+def search(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
+    """Find the closest rows of an index to a text, or to each text of a file."""
+    report: SearchReport = run_job("search", "SearchSpec", debug, json_log, **options)
+    click.echo(search_json(report) if as_json else search_text(report))
+    for note in report.notes:
+        click.echo(note, err=True)
 
 
 @main.command()

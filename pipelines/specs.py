@@ -224,6 +224,56 @@ class EmbedSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IndexSpec:
+    """What `sbert index` does. Fields carry the names of the options; shards None: by size."""
+
+    vectors: str
+    out: str
+    kind: str = "hnsw"
+    shards: int | None = None
+    m: int = 16
+    ef_construction: int = 200
+    train_sample: int | None = None
+    recall_sample: int = 1000
+    recall_target: float | None = None
+    seed: int = 0
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "shards", "ef_construction", "train_sample", "recall_sample")
+        if self.m < 2:
+            raise ValueError(f"m is {self.m}; a graph needs 2 or more links a node")
+        if self.recall_target is not None and not 0 < self.recall_target < 1:
+            raise ValueError(f"recall_target is {self.recall_target}; give a share, as 0.99")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSpec:
+    """What `sbert search` does. Fields carry the names of the options."""
+
+    index: str
+    text: str | None = None
+    queries: str | None = None
+    text_column: str = "text"
+    id_column: str | None = None
+    k: int = 10
+    model: str | None = None
+    rerank: str | None = None
+    filter: str | None = None
+    out: str | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "k")
+        if (self.text is None) == (self.queries is None):
+            raise ValueError("give one query text, or --queries FILE, one of both")
+        if self.text is not None and not self.text.strip():
+            raise ValueError("the query is empty; give some text to search for")
+        if self.queries is not None and self.out is None:
+            raise ValueError("--queries writes a Parquet file; name it with --out")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExportSpec:
     """What `sbert export` writes. `name` is the table or collection."""
 

@@ -1,13 +1,17 @@
 """Reports of jobs -> the words a user reads at the end."""
 
+import json
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipelines.demo import DemoReport
     from pipelines.embedding.estimate import EmbedEstimate
     from pipelines.embedding.summary import EmbedReport
+    from pipelines.index import IndexReport
     from pipelines.prepare import PrepareReport
+    from pipelines.search import SearchReport
     from pipelines.train import TrainReport
 
 SNIPPET_CHARS = 80
@@ -49,6 +53,65 @@ def embed_text(report: "EmbedReport") -> str:
         f"{report.truncated:,} truncated; {speed}{report.seconds:.1f} s in all\n"
         f"{report.rows:,} vectors -> {report.folder}"
     )
+
+
+def index_text(report: "IndexReport") -> str:
+    card = report.card
+    search = card["search"]
+    effort = f", searched with {search['name']} {search['effort']}" if search["name"] else ""
+    far = card["extrapolated_query_ms"]
+    lines = [
+        f"rows        {card['rows']:,}, {card['distinct']:,} distinct vectors of {card['dim']} "
+        f"dimensions, {card['stale']:.1%} stale",
+        f"kind        {card['kind']} in {card['shards']} shards, {card['bytes']:,} bytes{effort}",
+        f"build       {card['build_seconds']:,.1f} s",
+        f"speed       {card['queries_per_second']:,} queries/s in batches; one alone "
+        f"{card['single_query_ms']['p50']:.2f} ms (p99 {card['single_query_ms']['p99']:.2f}), "
+        "one thread, ten hits",
+        f"at 40M rows {far['p50']:,.1f} ms (p99 {far['p99']:,.1f}), extrapolated",
+    ]
+    names = {"held": "held out", "inside": "in corpus"}
+    for sample, found in card["recall"].items():
+        said = ", ".join(
+            f"@{k} {r['value']:.4f} ({r['low']:.4f}-{r['high']:.4f})" for k, r in found.items()
+        )
+        number = found["10"]["num_queries"]
+        lines.append(f"recall      {said}: {number:,} queries {names[sample]}, 95 % intervals")
+    done = (
+        f"{report.num_built} shards built, {report.num_added:,} rows added, "
+        f"{report.num_removed:,} removed"
+        if report.is_new
+        else "nothing to do"
+    )
+    return "\n".join([*lines, f"{done}; index -> {report.folder}"])
+
+
+def search_text(report: "SearchReport") -> str:
+    if report.out is not None:
+        return f"hits of {report.num_queries:,} queries -> {report.out}"
+    if not report.hits:
+        return "nothing found"
+    width = max(len(str(hit.id)) for hit in report.hits)
+    has_rerank = report.hits[0].rerank is not None
+    lines = [f"rank  cosine  {'rerank  ' * has_rerank}{'id':<{width}}  text"]
+    for hit in report.hits:
+        rerank = f"{hit.rerank:6.4f}  " if hit.rerank is not None else ""
+        text = "" if hit.text is None else _one_line(hit.text)
+        lines.append(f"{hit.rank:4}  {hit.cos:6.4f}  {rerank}{hit.id!s:<{width}}  {text}".rstrip())
+    return "\n".join(lines)
+
+
+def search_json(report: "SearchReport") -> str:
+    if report.out is not None:
+        return json.dumps({"queries": report.num_queries, "out": report.out})
+    hits = [{k: v for k, v in asdict(hit).items() if v is not None} for hit in report.hits]
+    return json.dumps(hits, indent=1, ensure_ascii=False, default=str)
+
+
+def _one_line(text: str) -> str:
+    """A text's beginning, without what a terminal would act on."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= SNIPPET_CHARS else f"{line[:SNIPPET_CHARS]}..."
 
 
 def plan_text(plan: "EmbedEstimate") -> str:

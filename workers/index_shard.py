@@ -6,7 +6,7 @@ Each task holds one shard or one part at a time, whatever the size of the corpus
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,21 @@ from typing import Any
 import faiss
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sbert_core.neighbours.build import ShardBuilder
 from sbert_core.neighbours.hits import Hits, best_of, exact_hits, nothing
 from sbert_core.neighbours.index import IndexKind
-from sbert_core.neighbours.shard import Shard
+from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, read_rows, write_rows
 from sbert_core.storage import Storage, storage_at
 from sbert_core.vectors.reading import VECTOR, columns_of, part_table, unit_vectors
+from workers.board import Board
 from workers.files import kept_file, local_file
 
 PART = "part"  # in a shard's rows: which file of the vectors artifact a row comes from
 DEPTH = 100  # recall is measured down to this place
 SINGLE_QUERIES = 200
+INSERTED_ROWS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class IndexJob:
     begin with.
     """
 
+    run: str
     vectors: str
     out: str
     folder: str
@@ -124,11 +128,12 @@ def build_shard(
         size = sum(piece.size for piece in pieces)
         index = job.kind.empty(job.dim, size, job.seed, trained)
         builder = ShardBuilder(index, job.dim)
+        board = Board(job.run)
         late: list[tuple[pa.Table, np.ndarray]] = []
         for piece in pieces:
             rows, vectors = _rows(job, piece)
             is_early = piece.without(queries.held_of(piece))
-            builder.add(rows.filter(pa.array(is_early)), vectors[is_early])
+            _insert(builder, rows.filter(pa.array(is_early)), vectors[is_early], board)
             late.append((rows.filter(pa.array(~is_early)), vectors[~is_early]))
             del rows, vectors
         build_seconds = time.perf_counter() - start
@@ -139,7 +144,8 @@ def build_shard(
             del shard
         start = time.perf_counter()
         for rows, vectors in late:
-            builder.add(rows, vectors)
+            _insert(builder, rows, vectors, board)
+        board.write()
         paths = [folder / name for name in ("index", "rows", "own")]
         builder.write(*paths)
         name = f"shard-{number:05d}"
@@ -158,13 +164,23 @@ def build_shard(
     }
 
 
+def _insert(builder: ShardBuilder, rows: pa.Table, vectors: np.ndarray, board: Board) -> None:
+    """Some rows at a time, so that progress can be seen."""
+    for first in range(0, len(vectors), INSERTED_ROWS):
+        some = slice(first, first + INSERTED_ROWS)
+        builder.add(rows.slice(first, INSERTED_ROWS), vectors[some])
+        board.add(len(vectors[some]), 0)
+
+
 def _rows(job: IndexJob, piece: Piece) -> tuple[pa.Table, np.ndarray]:
     """The columns beside the vector, and the vectors."""
     table = job.table(piece)
     vectors = job.units(table, piece)
-    part = pa.array([piece.sha256[:16]]).dictionary_encode().take(pa.array(np.zeros(len(table))
-        .astype(np.int32)))  # fmt: skip
-    return table.drop_columns(VECTOR).append_column(PART, part), vectors
+    return _with_part(table.drop_columns(VECTOR), piece), vectors
+
+
+def _with_part(rows: pa.Table, piece: Piece) -> pa.Table:
+    return rows.append_column(PART, pa.array([piece.sha256[:16]] * rows.num_rows, pa.string()))
 
 
 def exact_cosines(
@@ -222,17 +238,68 @@ def open_shard(
     return Shard.read(kind.read(index, dim), rows, own)
 
 
-def row_keys(table: pa.Table) -> np.ndarray:
-    """A digest of id and text of each row, as 16 bytes."""
+def part_keys(job: IndexJob, piece: Piece) -> np.ndarray:
+    """A digest of id and text of each row of a part."""
+    return _keys(part_table(storage_at(job.vectors), piece.path, ["id", "content_hash"]))
+
+
+def shard_keys(
+    job: IndexJob, files: Sequence[dict[str, Any]], gone: frozenset[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and digests of the living rows of a shard whose parts are gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = read_rows(local_file(job.storage, files[1]["path"], Path(folder)))
+        places = _places(rows, gone)
+        chosen = rows.select(["id", "content_hash"]).take(pa.array(places))
+        return places, _keys(chosen)
+
+
+def _places(rows: pa.Table, parts: frozenset[str]) -> np.ndarray:
+    """Living rows of some parts."""
+    names = pa.array([sha[:16] for sha in parts], pa.string())
+    hit = pc.is_in(rows[PART].cast(pa.string()), names).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(hit & ~rows[IS_DEAD].to_numpy(zero_copy_only=False))
+
+
+def _keys(table: pa.Table) -> np.ndarray:
     ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
     joined = b"".join(
         hashlib.blake2b(repr(i).encode() + b"\0" + h, digest_size=16).digest()
         for i, h in zip(ids, hashes, strict=True)
     )
-    return np.frombuffer(joined, "V16")
+    return np.frombuffer(joined, "S16")
 
 
-def merged_cosines(parts: Iterator[np.ndarray]) -> Hits:
+def retouch_shard(
+    job: IndexJob,
+    number: int,
+    files: Sequence[dict[str, Any]],
+    gone: frozenset[str],
+    moved: Sequence[tuple[np.ndarray, Piece, np.ndarray]],
+) -> tuple[dict[str, Any], int]:
+    """The rows of a shard after an update: their file, and how many of them live."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        rows = read_rows(local_file(job.storage, files[1]["path"], folder))
+        is_dead = rows[IS_DEAD].to_numpy(zero_copy_only=False).copy()
+        is_dead[_places(rows, gone)] = True
+        order = np.arange(rows.num_rows)
+        tables = [rows.drop_columns([NODE, OWN, IS_DEAD])]
+        for positions, piece, part_rows in moved:
+            is_dead[positions] = False
+            order[positions] = sum(table.num_rows for table in tables) + np.arange(len(positions))
+            fresh = part_table(storage_at(job.vectors), piece.path, columns_in(job, piece))
+            tables.append(_with_part(fresh.take(pa.array(part_rows)), piece))
+        schema = tables[-1].schema
+        columns = pa.concat_tables([t.cast(schema) for t in tables]).take(pa.array(order))
+        for name, values in ((IS_DEAD, pa.array(is_dead)), (OWN, rows[OWN]), (NODE, rows[NODE])):
+            columns = columns.add_column(0, name, values)
+        path = folder / "rows"
+        write_rows(columns, path)
+        return job.named(f"shard-{number:05d}", path, ".rows.arrow"), int((~is_dead).sum())
+
+
+def merged_cosines(parts: Iterable[np.ndarray]) -> Hits:
     """The best cosines of several parts; rows do not matter to recall."""
     cos = np.hstack(list(parts))
     best = -np.sort(-cos, axis=1)[:, :DEPTH]

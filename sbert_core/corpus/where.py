@@ -6,6 +6,7 @@ Out: Where: the columns it needs and the expression; nothing of the text is ever
 
 import ast
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -33,16 +34,24 @@ class Where:
 
     def __post_init__(self) -> None:
         self.expression()
-        names = {
-            n.id for n in ast.walk(ast.parse(self.text, mode="eval")) if isinstance(n, ast.Name)
-        }
+        names = {n.id for n in ast.walk(self._tree()) if isinstance(n, ast.Name)}
         object.__setattr__(self, "columns", tuple(sorted(names)))
 
     def expression(self) -> pc.Expression:
         try:
-            return _condition(ast.parse(self.text.strip(), mode="eval").body)
+            return _condition(self._tree())
         except (SyntaxError, TypeError) as error:
             raise ValueError(f"where {self.text!r} is not understood; {HELP}") from error
+
+    def _tree(self) -> ast.expr:
+        return ast.parse(_python_text(self.text.strip()), mode="eval").body
+
+
+def _python_text(text: str) -> str:
+    """SQL's single = as Python's ==, outside of quotes."""
+    pieces = re.split(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", text)
+    pieces[::2] = [re.sub(r"(?<![<>=!])=(?!=)", "==", piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _condition(node: ast.expr) -> pc.Expression:

@@ -18,6 +18,7 @@ import numpy as np
 
 from sbert_core.neighbours.hits import NOTHING, Hits, best_of, exact_hits, nothing
 
+untyped: Any = faiss  # its stubs do not know the arguments its Python layer takes
 # Below this share of allowed nodes a graph search runs into dead ends; all of them are looked at.
 SPARSE_SHARE = 0.1
 EXACT_FAISS = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
@@ -101,6 +102,7 @@ class IndexKind:
         return [128, 256, 512, 1024, 2048]
 
     def untrained(self, dim: int) -> faiss.Index:
+        assert self.factory is not None
         try:
             return faiss.index_factory(dim, self.factory, faiss.METRIC_INNER_PRODUCT)
         except RuntimeError as error:
@@ -252,7 +254,7 @@ class FaissIndex:
         if k < 1 or not len(queries):
             return nothing(len(queries), max(0, k))
         bits = np.packbits(allowed, bitorder="little")
-        chosen = faiss.IDSelectorBitmap(bits)
+        chosen = untyped.IDSelectorBitmap(bits)
         if num_allowed < SPARSE_SHARE * self.num_nodes:
             effort = max(effort, self.num_nodes)
         parameters = _parameters(self.index, chosen, effort)
@@ -300,15 +302,15 @@ def _read_faiss(path: Path) -> faiss.Index:
         raise ValueError(f"{path} is no FAISS index: {reason}") from None
 
 
-def _parameters(index: faiss.Index, chosen: Any, effort: int) -> faiss.SearchParameters:  # noqa: ANN401
+def _parameters(index: faiss.Index, chosen: Any, effort: int) -> Any:  # noqa: ANN401
     """Search parameters with a selector, for whatever stands inside."""
     inner = faiss.downcast_index(index)
     if isinstance(inner, faiss.IndexPreTransform):
-        return faiss.SearchParametersPreTransform(
+        return untyped.SearchParametersPreTransform(
             index_params=_parameters(inner.index, chosen, effort)
         )
     if isinstance(inner, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(sel=chosen, nprobe=min(effort, inner.nlist))
+        return untyped.SearchParametersIVF(sel=chosen, nprobe=min(effort, inner.nlist))
     if isinstance(inner, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(sel=chosen, efSearch=effort)
-    return faiss.SearchParameters(sel=chosen)
+        return untyped.SearchParametersHNSW(sel=chosen, efSearch=effort)
+    return untyped.SearchParameters(sel=chosen)

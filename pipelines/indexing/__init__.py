@@ -1,0 +1,1 @@
+"""The parts of the index job: plan, notes, update, measurement, card."""

@@ -1,0 +1,51 @@
+"""Single rows of a corpus -> their texts.
+
+In:  a file as it was when it was embedded, and row numbers.
+Out: texts, or a refusal if the file is another one now: its rows may stand elsewhere.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sbert_core.corpus.files import CorpusFile, Format
+from sbert_core.corpus.rows import FIELD, Text, opened, texts_of, write_parquet_copy
+from sbert_core.storage import LocalStorage, Storage
+
+
+class ChangedFile(ValueError):
+    """The file is gone, or not the one that was embedded."""
+
+
+def texts_at(storage: Storage, file: CorpusFile, rows: Sequence[int], template: str) -> list[Text]:
+    """The texts of some rows, in the order asked for."""
+    stat = storage.stat(file.path)
+    if stat is None or (stat.size, stat.version) != (file.size, file.version):
+        fate = "is gone" if stat is None else "has changed"
+        raise ChangedFile(f"{storage.uri}/{file.path} {fate} since it was embedded")
+    if file.format is Format.PARQUET:
+        return _parquet_texts(storage, file.path, rows, template)
+    with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
+        copy = Path(folder) / "copy.parquet"
+        write_parquet_copy(storage, file, FIELD.findall(template), copy)
+        return _parquet_texts(LocalStorage(copy.parent), copy.name, rows, template)
+
+
+def _parquet_texts(storage: Storage, path: str, rows: Sequence[int], template: str) -> list[Text]:
+    """Only row groups that hold some of the rows are decoded."""
+    wanted = np.asarray(rows, np.int64)
+    found: dict[int, Text] = {}
+    names = list(dict.fromkeys(FIELD.findall(template)))
+    with opened(storage, path) as file:
+        first = 0
+        for group in range(file.metadata.num_row_groups):
+            end = first + file.metadata.row_group(group).num_rows
+            here = np.unique(wanted[(wanted >= first) & (wanted < end)])
+            if len(here):
+                table = file.read_row_group(group, columns=names).take(here - first)
+                columns = {name: table[name].combine_chunks() for name in names}
+                found |= dict(zip(here.tolist(), texts_of(columns, template), strict=True))
+            first = end
+    return [found[row] for row in wanted.tolist()]
