@@ -1,21 +1,18 @@
-"""Words -> specs, artifacts -> words. Jobs and their libraries load when one runs."""
+"""Words -> specs, reports -> words: every command and its options."""
 
-import signal
-import sys
-import traceback
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines import STAGES
-from pipelines.logs import configure_logs
+from pipelines.running import run_job
 from pipelines.words import (
     demo_text,
     embed_text,
     index_text,
+    mine_text,
     plan_text,
     prepare_text,
     search_json,
@@ -31,14 +28,6 @@ if TYPE_CHECKING:
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
     from pipelines.train import TrainReport
-
-EXIT_UNEXPECTED = 1
-EXIT_BAD_INPUT = 2
-EXIT_PARTIAL = 3
-EXIT_GATE = 4
-EXIT_BUSY = 5
-# Errors that have an exit code of their own, by name: their modules load with the job.
-EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "TargetMissed": EXIT_GATE, "BusyError": EXIT_BUSY}
 
 
 class Flow(click.Group):
@@ -67,36 +56,6 @@ def job(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: object) -> Any:  # noqa: ANN401
-    """Run a stage by name; a failure becomes one line and an exit code."""
-    configure_logs(json_log, debug)
-    signal.signal(signal.SIGTERM, _interrupted)  # as Ctrl-C: preempted jobs save what they have
-    try:
-        spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
-        return import_module(f"pipelines.{stage}").run(spec)
-    except (ValueError, FileNotFoundError, PermissionError) as error:
-        _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
-    except KeyboardInterrupt:
-        _fail("stopped before anything new was saved", EXIT_PARTIAL, debug)
-    except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
-        reason = str(error).strip().splitlines()
-        name = type(error).__name__
-        if (code := EXIT_BY_NAME.get(name)) is not None:
-            _fail(f"error: {error}", code, debug)
-        _fail(f"unexpected {name}: {reason[-1] if reason else name}", EXIT_UNEXPECTED, debug)
-
-
-def _interrupted(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _fail(message: str, code: int, debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-    click.echo(message + ("" if debug else "  (--debug shows where)"), err=True)
-    sys.exit(code)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -156,11 +115,7 @@ def _range(text: str) -> tuple[float, float]:
 def mine(debug: bool, json_log: bool, **options: object) -> None:
     """Add hard negatives to ranking shards, by exact search."""
     report: MineReport = run_job("mine", "MineSpec", debug, json_log, **options)
-    click.echo(
-        f"{'nothing to do, ' * (not report.seconds)}{report.rows:,} rows with "
-        f"{report.negatives} negatives each, {report.left_out:,} left out (too few candidates)\n"
-        f"shards -> {report.folder}"
-    )
+    click.echo(mine_text(report))
 
 
 @main.command()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pipelines.embedding.estimate import EmbedEstimate
     from pipelines.embedding.summary import EmbedReport
     from pipelines.index import IndexReport
+    from pipelines.mine import MineReport
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
     from pipelines.train import TrainReport
@@ -26,6 +27,14 @@ def prepare_text(report: "PrepareReport") -> str:
     return (
         f"{'nothing to do, ' * (not report.seconds)}{report.train:,} rows to train on, "
         f"{report.dev:,} held out{classes}; left out: {left_out}\nshards -> {report.folder}"
+    )
+
+
+def mine_text(report: "MineReport") -> str:
+    return (
+        f"{'nothing to do, ' * (not report.seconds)}{report.rows:,} rows with "
+        f"{report.negatives} negatives each, {report.left_out:,} left out (too few candidates)\n"
+        f"shards -> {report.folder}"
     )
 
 

@@ -148,7 +148,7 @@ def test_a_killed_driver_and_ctrl_c_change_nothing(scored, tmp_path, bert_folder
 
     def command(out):
         words = ["train", str(scored / "shards"), "--base", str(bert_folder), "--out", str(out)]
-        words += ["--objective", "cosine", "--epochs", "8", "--batch-size", "8"]
+        words += ["--objective", "cosine", "--epochs", "4", "--batch-size", "8"]
         return Job([*words, "--checkpoint-steps", "20", "--cpus-per-worker", "1"], tmp_path / "log")
 
     calm, out = tmp_path / "calm", tmp_path / "out"

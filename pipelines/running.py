@@ -1,0 +1,50 @@
+"""A stage by name, run to one of the exit codes.
+
+Jobs and their libraries load when one runs, so that help is instant.
+"""
+
+import signal
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+from pipelines.logs import configure_logs
+
+EXIT_UNEXPECTED = 1
+EXIT_BAD_INPUT = 2
+EXIT_PARTIAL = 3
+EXIT_GATE = 4
+EXIT_BUSY = 5
+# Errors that have an exit code of their own, by name: their modules load with the job.
+EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "TargetMissed": EXIT_GATE, "BusyError": EXIT_BUSY}
+
+
+def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: object) -> Any:  # noqa: ANN401
+    """Run a stage by name; a failure becomes one line and an exit code."""
+    configure_logs(json_log, debug)
+    signal.signal(signal.SIGTERM, _interrupted)  # as Ctrl-C: preempted jobs save what they have
+    try:
+        spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
+        return import_module(f"pipelines.{stage}").run(spec)
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
+    except KeyboardInterrupt:
+        _fail("stopped before anything new was saved", EXIT_PARTIAL, debug)
+    except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
+        reason = str(error).strip().splitlines()
+        name = type(error).__name__
+        if (code := EXIT_BY_NAME.get(name)) is not None:
+            _fail(f"error: {error}", code, debug)
+        _fail(f"unexpected {name}: {reason[-1] if reason else name}", EXIT_UNEXPECTED, debug)
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, code: int, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(message + ("" if debug else "  (--debug shows where)") + "\n")
+    sys.exit(code)
