@@ -9,7 +9,7 @@ TEXTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check chaos wheel clean peers
-.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale
+.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ bench-paper: $(STAMP)  ## a table of the paper; TABLE=1..7 DATA=folder BASE=mode
 bench-scale: $(STAMP)  ## memory of the embed job at 200k and 2M rows, planning at 1M and 20M
 	$(BIN)/python tests/bench/scale.py
 	$(BIN)/python tests/bench/scale.py --plan --rows 1000000 20000000
+
+bench-index: $(STAMP)  ## indexes against hnswlib and FAISS called directly; VECTORS=artifact
+	$(BIN)/python tests/bench/index.py build $(if $(VECTORS),--vectors $(VECTORS))
+	$(BIN)/python tests/bench/index.py memory
+	$(BIN)/python tests/bench/index.py latency
 
 chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
 	SBERT_CHAOS_KILLS=20 $(BIN)/pytest -s tests/chaos

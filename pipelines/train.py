@@ -37,6 +37,7 @@ from pipelines.session import job_session, num_cores
 from pipelines.specs import TrainSpec
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.fingerprint import digest, folder_digest
+from sbert_core.encoder.head import Normalize
 from sbert_core.report.chart import Series, line_chart
 from sbert_core.storage import storage_at
 from sbert_core.training.card import model_card
@@ -194,7 +195,10 @@ def _job(spec: TrainSpec) -> TrainJob:
 def _check_dims(spec: TrainSpec, base: Path) -> None:
     if spec.cross_encoder:
         return
-    dim = Encoder(starting_parts(base, spec.pooling, spec.dense, 0), max_length=spec.max_length).dim
+    parts = starting_parts(base, spec.pooling, spec.dense, 0)
+    if spec.objective == "softmax" and any(isinstance(module, Normalize) for module in parts.head):
+        log.info("%s makes unit vectors; a softmax head learns from lengths too: kept", spec.base)
+    dim = Encoder(parts, max_length=spec.max_length).dim
     if too_many := [d for d in spec.matryoshka if d >= dim]:
         raise ValueError(f"matryoshka {too_many[0]} is not below the {dim} dimensions of the base")
 

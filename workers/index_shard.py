@@ -110,11 +110,13 @@ def sampled_vectors(job: IndexJob, piece: Piece) -> np.ndarray:
 
 def train_index(job: IndexJob, sample: list[np.ndarray]) -> dict[str, Any]:
     """The empty FAISS index with cells and codes that all shards share."""
+    start = time.perf_counter()
     index = job.kind.trained(np.concatenate(sample))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trained"
         faiss.write_index(index, str(path))
-        return job.named("trained", path, ".faiss")
+        file = job.named("trained", path, ".faiss")
+    return {"file": file, "seconds": time.perf_counter() - start}
 
 
 def build_shard(

@@ -73,10 +73,13 @@ class TrainJob:
                     self.base, num_outputs=outputs, max_length=self.max_length, threads=self.threads
                 )
             )
-        parts = starting_parts(Path(self.base), self.pooling, self.dense, self.seed)
+        has_head = self.objective.name == "softmax"
+        parts = starting_parts(
+            Path(self.base), self.pooling, self.dense, self.seed, with_lengths=has_head
+        )
         encoder = Encoder(parts, max_length=self.max_length, threads=self.threads)
         head = None
-        if self.objective.name == "softmax":
+        if has_head:
             assert self.classes is not None
             torch.manual_seed(self.seed + 1)
             head = SoftmaxHead(encoder.dim, len(self.classes), self.concat).to(encoder.device)

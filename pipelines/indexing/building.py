@@ -3,7 +3,6 @@
 Every finished step leaves a note that a rerun takes up.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +59,7 @@ class Build:
 
     def run(self) -> "Built":
         """Train, keep, build, measure; everything but publishing."""
-        trained = self._trained()
+        trained, seconds = self._trained()
         self.job = replace(self.job, trained=trained["path"] if trained else None)
         queries = self._queries()
         kept = self._kept()
@@ -69,25 +68,22 @@ class Build:
         shards = [*kept, *built]
         measures = self._measured(shards, queries)
         measured = Findings(exact, measures).measured(self.efforts, self.spec.recall_target)
-        seconds = sum(record["seconds"] for record in built)
+        seconds += sum(record["seconds"] for record in built)
         return Built(trained, shards, len(built), measured, measures, seconds)
 
-    def _noted(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What a note says, or what is made now and noted."""
-        found = self.notes.find(name)
-        if found is None:
-            found = make()
-            self.notes.keep(name, found)
-        return found
-
-    def _trained(self) -> dict[str, Any] | None:
+    def _trained(self) -> tuple[dict[str, Any] | None, float]:
+        """The file FAISS shards begin with, and the seconds it took."""
         if self.goal.kind.factory is None:
-            return None
+            return None, 0.0
         if self.goal.current is not None:
             path = self.goal.current.spec["trained"]
             old = next(file for file in self.goal.current.files if file.path == path)
-            return self._linked({"path": old.path, "sha256": old.sha256, "bytes": old.bytes})
-        return self._noted("trained", self._train)
+            return self._linked({"path": old.path, "sha256": old.sha256, "bytes": old.bytes}), 0.0
+        made = self.notes.find("trained")
+        if made is None:
+            made = self._train()
+            self.notes.keep("trained", made)
+        return made["file"], made["seconds"]
 
     def _train(self) -> dict[str, Any]:
         number = plan.train_rows(self.goal.kind.num_cells, self.spec.train_sample)

@@ -16,21 +16,29 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from sbert_core.encoder.folder import Parts, has_modules, read_parts
-from sbert_core.encoder.head import Dense
+from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pooling import Pooling
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spiece.model")
 TANH = "torch.nn.modules.activation.Tanh"
 
 
-def starting_parts(folder: Path, pooling: str | None, dense: int | None, seed: int) -> Parts:
-    """The base model under another pooling or with a new projection, if asked for."""
+def starting_parts(
+    folder: Path, pooling: str | None, dense: int | None, seed: int, *, with_lengths: bool = False
+) -> Parts:
+    """The base model under another pooling or with a new projection, if asked for.
+
+    with_lengths: vectors keep their lengths even if the base makes unit vectors. A softmax head
+    that sees numbers of 1/sqrt(dim) learns by turning the vectors instead: from all-MiniLM-L6-v2,
+    4,000 rows of NLI end at 48.8 on STSb dev with unit vectors and at 85.8 without.
+    """
     refuse_decoders(folder)
     parts = read_parts(folder, None)
     layout = parts.layout
     if pooling is not None:
         layout = replace(layout, pooling=(Pooling(pooling),))
-    head = list(parts.head)
+    head = [module for module in parts.head if not isinstance(module, Normalize)]
+    tail = [module for module in parts.head if isinstance(module, Normalize)]
     if pooling is not None and any(isinstance(module, Dense) for module in head):
         raise ValueError(
             f"{folder} projects vectors of its own pooling; --pooling cannot replace it: "
@@ -41,7 +49,8 @@ def starting_parts(folder: Path, pooling: str | None, dense: int | None, seed: i
         widths = [module.linear.out_features for module in head if isinstance(module, Dense)]
         width = widths[-1] if widths else parts.model.config.hidden_size * len(layout.pooling)
         head.append(Dense(nn.Linear(width, dense), TANH))
-    return Parts(layout, parts.model, parts.tokenizer, nn.ModuleList(head))
+    modules = nn.ModuleList([*head, *([] if with_lengths else tail[-1:])])
+    return Parts(layout, parts.model, parts.tokenizer, modules)
 
 
 def refuse_decoders(folder: Path) -> None:

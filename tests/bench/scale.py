@@ -69,21 +69,23 @@ def write_corpus(folder: Path, num_rows: int) -> None:
         pq.write_table(table, folder / f"{number:04d}.parquet", row_group_size=100_000)
 
 
-def watched(words: list[str]) -> tuple[float, dict[str, int], str]:
+def watched(
+    words: list[str], kinds: dict[str, tuple[bytes, ...]] = KINDS
+) -> tuple[float, dict[str, int], str]:
     """Seconds, and the most private memory seen in any one process of each kind."""
     start = time.perf_counter()
     sbert = Path(sys.executable).parent / "sbert"
     process = subprocess.Popen([sbert, *words], stdout=subprocess.PIPE, text=True)
-    peaks = dict.fromkeys(KINDS, 0)
+    peaks = dict.fromkeys(kinds, 0)
     stop = threading.Event()
 
     def sample() -> None:
         while not stop.wait(SAMPLE_SECONDS):
             for pid in descendants(process.pid):
                 title = b"driver" if pid == process.pid else read(pid, "cmdline")
-                for kind, marks in KINDS.items():
-                    if any(mark in title for mark in marks):
-                        peaks[kind] = max(peaks[kind], private_bytes(pid))
+                kind = next((k for k, own in kinds.items() if any(m in title for m in own)), None)
+                if kind is not None:
+                    peaks[kind] = max(peaks[kind], private_bytes(pid))
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

@@ -1,0 +1,196 @@
+"""The index job against its libraries called directly; memory of a shard's task; latency.
+
+Run by `make bench-index`.
+
+    python tests/bench/index.py build [--vectors FOLDER]   build and batch search, in turns
+    python tests/bench/index.py memory                     a shard's task at 50k and 500k rows
+    python tests/bench/index.py latency [--rows 1000000]   one query at a time among many rows
+
+Build times are those of the tasks, from reading the first part to the last file written: Ray's
+start is not among them. Direct calls hold the same vectors in memory and write the same kind of
+file with the same parameters and one thread. Without --vectors, vectors are synthetic.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import faiss
+import hnswlib
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from scale import watched
+from synthetic import random_vectors, topical_vectors, write_vectors
+
+from pipelines import index as index_job
+from pipelines.artifacts import Artifact
+from pipelines.indexing import plan
+from pipelines.open_index import Index
+from pipelines.session import num_cores
+from pipelines.specs import IndexSpec
+from sbert_core.neighbours.index import IndexKind
+from sbert_core.storage import storage_at
+from sbert_core.vectors.reading import part_table, unit_vectors
+
+KINDS = ("hnsw", "faiss:HNSW16,Flat", "faiss:IVF256,PQ48", "faiss:IVF256,Flat")
+K = 10
+NUM_QUERIES = 2000
+SEARCH_ROUNDS = 7
+MEMORY = {"driver": (b"driver",), "shard": (b"build_shard",), "other": (b"ray::",)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("build", "memory", "latency"))
+    parser.add_argument("--vectors", type=Path, help="a vectors artifact")
+    parser.add_argument("--rows", type=int, nargs="+", help="of synthetic vectors")
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--kinds", nargs="+", default=KINDS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="for temporary files")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        {"build": build, "memory": memory, "latency": latency}[options.what](options, Path(folder))
+
+
+# -- the libraries alone ---------------------------------------------------------------------------
+
+
+def build(options: argparse.Namespace, work: Path) -> None:
+    place = options.vectors
+    if place is None:
+        [rows] = options.rows or [60_000]
+        place = write_vectors(work / "vectors", topical_vectors(rows, options.dim))
+    vectors = all_vectors(place)
+    print(f"{len(vectors):,} vectors of {vectors.shape[1]} dimensions, one shard\n")
+    heads = ("kind", "direct build s", "index tasks s", "ratio", "direct queries/s")
+    print(f"| {' | '.join(heads)} | Index.search | ratio | recall@10 held out |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for kind in options.kinds:
+        print(
+            f"| {kind} | {' | '.join(compared(kind, place, vectors, options, work))} |", flush=True
+        )
+
+
+def compared(
+    kind: str, place: Path, vectors: np.ndarray, options: argparse.Namespace, work: Path
+) -> list[str]:
+    """Cells of one kind; both sides take turns, ratios are medians over the rounds."""
+    built = IndexKind.named(kind, m=16, ef_construction=200)
+    name = kind.replace(":", "-").replace(",", "-")
+    theirs, ours = [], []
+    for number in range(options.rounds):
+        path = work / f"{name}-direct"
+        theirs.append(seconds(lambda p=path: direct(built, vectors, p)))
+        out = work / f"{name}-{number}"
+        spec = IndexSpec(vectors=str(place), out=str(out), kind=kind, shards=1)
+        card = index_job.run(spec).card
+        ours.append(card["build_seconds"])
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    queries = vectors[np.random.default_rng(0).choice(len(vectors), NUM_QUERIES)]
+    search, expected, got = searched(Index.open(out), built, path, queries)
+    recall = card["recall"]["held"]["10"]
+    return [
+        f"{min(theirs):.2f}",
+        f"{min(ours):.2f}",
+        f"{ratio:.3f}",
+        f"{expected:,.0f}",
+        f"{got:,.0f}",
+        f"{search:.3f}",
+        f"{recall['value']:.4f} ({recall['low']:.4f} to {recall['high']:.4f})",
+    ]
+
+
+def direct(kind: IndexKind, vectors: np.ndarray, path: Path) -> None:
+    """What one would write by hand."""
+    num_rows, dim = vectors.shape
+    if kind.factory is None:
+        graph = hnswlib.Index("ip", dim)
+        graph.init_index(num_rows, M=kind.m, ef_construction=kind.ef_construction, random_seed=0)
+        graph.add_items(vectors, num_threads=1)
+        graph.save_index(str(path))
+        return
+    faiss.omp_set_num_threads(1)
+    index = faiss.index_factory(dim, kind.factory, faiss.METRIC_INNER_PRODUCT)
+    if not index.is_trained:
+        size = min(num_rows, plan.train_rows(kind.num_cells, None))
+        index.train(vectors[np.random.default_rng(0).choice(num_rows, size, replace=False)])
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+
+
+def searched(
+    index: Index, kind: IndexKind, path: Path, queries: np.ndarray
+) -> tuple[float, float, float]:
+    """Ratio of throughputs, and both; equal effort and threads."""
+    threads = num_cores()
+    search: Callable[[], object]
+    if kind.factory is None:
+        graph = hnswlib.Index("ip", queries.shape[1])
+        graph.load_index(str(path))
+        graph.set_ef(index.effort)
+        search = lambda: graph.knn_query(queries, K, num_threads=threads)  # noqa: E731
+    else:
+        faiss.omp_set_num_threads(threads)
+        flat = faiss.read_index(str(path))
+        if kind.effort_name is not None:
+            faiss.ParameterSpace().set_index_parameter(flat, kind.effort_name, index.effort)
+        search = lambda: flat.search(queries, K)  # noqa: E731
+    search(), index.search(queries, K)
+    rounds = [
+        (seconds(search), seconds(lambda: index.search(queries, K))) for _ in range(SEARCH_ROUNDS)
+    ]
+    theirs, ours = (len(queries) / min(times) for times in zip(*rounds, strict=True))
+    return statistics.median(a / b for a, b in rounds), theirs, ours
+
+
+def all_vectors(place: Path) -> np.ndarray:
+    artifact = Artifact.open(place)
+    storage, scale = storage_at(artifact.uri), artifact.manifest.spec["scale"]
+    files = artifact.manifest.files
+    tables = [part_table(storage, file.path, ["id", "vector"]) for file in files]
+    return np.concatenate([unit_vectors(table, scale, "-") for table in tables])
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# -- memory and latency ----------------------------------------------------------------------------
+
+
+def memory(options: argparse.Namespace, work: Path) -> None:
+    print("| rows | shards | seconds | peak private MB: driver | build_shard | other tasks |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for rows in options.rows or [50_000, 500_000]:
+        place = write_vectors(work / f"v{rows}", random_vectors(rows, options.dim))
+        out = work / f"i{rows}"
+        words = ["index", str(place), "--out", str(out), "--shards", str(max(1, rows // 50_000))]
+        took, peaks, _ = watched(words, MEMORY)
+        cells = " | ".join(f"{peaks[kind] / 1e6:.0f}" for kind in MEMORY)
+        print(f"| {rows:,} | {Index.open(out).num_shards} | {took:.0f} | {cells} |", flush=True)
+
+
+def latency(options: argparse.Namespace, work: Path) -> None:
+    for rows in options.rows or [1_000_000]:
+        place = options.vectors or write_vectors(
+            work / f"v{rows}", topical_vectors(rows, options.dim)
+        )
+        card = index_job.run(IndexSpec(vectors=str(place), out=str(work / f"i{rows}"))).card
+        for name in ("rows", "shards", "bytes", "build_seconds", "queries_per_second"):
+            print(f"{name:20} {card[name]:,}")
+        for name in ("single_query_ms", "extrapolated_query_ms"):
+            print(f"{name:20} {card[name]}")
+        print(f"recall@10            {card['recall']['held']['10']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
