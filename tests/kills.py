@@ -14,6 +14,7 @@ DEADLINE_SECONDS = 240
 VICTIMS = {
     "actor": ("MapWorker(MapBatches(UnitEmbedder))",),
     "write task": ("ray::fill_unit",),
+    "index task": ("ray::build_shard",),
 }
 
 

@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from embedding import quarantine_of, rows_of, sentences, table_of, write_corpus
+from embedding import quarantine_of, rows_of, sentences, table_of, vectors_of, write_corpus
 
 from pipelines.artifacts import Artifact
+from pipelines.open_index import Index
 from sbert_core.storage import BusyError, ConflictError, ObjectStorage, storage_at
 
 SBERT = Path(sys.executable).parent / "sbert"
@@ -147,12 +149,22 @@ def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(bucket, bert_folder,
     write_corpus(tmp_path / "more", {"c.parquet": rows_of(["the new word"], 5000)})
     remote.put("c.parquet", (tmp_path / "more/c.parquet").read_bytes())
     assert embedded(remote.uri, out, f"{bucket}/model")["embedded"] == 1
+    ran("index", out, "--out", f"{bucket}/index", "--shards", "2")
+    vectors = table_of(out)
+    queries = vectors_of(vectors)[:5]
+    best = np.sort(queries @ vectors_of(vectors).T)[:, :-4:-1]
+    index = Index.open(f"{bucket}/index")
+    np.testing.assert_allclose(np.stack(index.search(queries, 3).cos), best, atol=1e-5)
+    assert index.search_text("the new word", 1).ids == [["r5000"]]
 
 
 def embedded(corpus, out, model) -> dict:
-    """A run on an embedded Ray of its own, which inherits the credentials."""
-    words = ["embed", corpus, "--out", out, "--model", model, "--unit-rows", "16"]
+    ran("embed", corpus, "--out", out, "--model", model, "--unit-rows", "16")
+    return json.loads(storage_at(out).read("_run.json"))
+
+
+def ran(*words) -> None:
+    """A command on an embedded Ray of its own, which inherits the credentials."""
     done = subprocess.run([SBERT, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
-    return json.loads(storage_at(out).read("_run.json"))
