@@ -32,6 +32,8 @@ class Bench:
         self.work = work
         self.seeds = options.seeds
         self.epochs = options.epochs
+        self.nli_options = ("--epochs", options.nli_epochs, "--lr", options.nli_lr)
+        self.pooling = options.pooling
         self.rows: list[dict] = []
         self.base = scratch(work / "scratch") if options.base == "scratch" else options.base
 
@@ -73,7 +75,7 @@ class Bench:
         return out
 
     def trained(
-        self, name: str, shards: Path, base: str, *options: str, is_judged: bool = True
+        self, name: str, shards: Path, base: str, *options: object, is_judged: bool = True
     ) -> list[Path]:
         """One encoder per seed; dev chooses the epoch."""
         found = []
@@ -93,7 +95,8 @@ class Bench:
         judged = sorted((self.data / "sts").glob("*_test.*")) + [self.file("sts/stsb_dev")]
         excluded = [word for path in judged for word in ("--exclude", str(path))]
         shards = self.prepared("pairs", source, *excluded)
-        return self.trained(name, shards, self.base, "--objective", "softmax", *options)
+        words = ("--objective", "softmax", *self.nli_options, *options)
+        return self.trained(name, shards, self.base, *words)
 
     def stsb(self, base: str, name: str, *options: str) -> list[Path]:
         shards = self.prepared("scored", self.file("sts/stsb_train"), "--score-range", "0,5")
@@ -104,7 +107,7 @@ def scratch(folder: Path) -> str:
     """A small encoder with random weights and the tokenizer of the demo model."""
     torch.manual_seed(0)
     config = BertConfig(
-        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024
+        hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024
     )
     BertModel(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(demo_model()).save_pretrained(folder)
