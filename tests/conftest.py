@@ -129,6 +129,25 @@ def bert_folder(plain_encoder_folder) -> Path:
 
 
 @pytest.fixture(scope="session")
+def pair_folder(plain_encoder_folder, tmp_path_factory):
+    """family -> a plain encoder whose tokenizer joins two texts."""
+
+    def folder(family):
+        copy = tmp_path_factory.mktemp("pair")
+        for path in plain_encoder_folder(family).iterdir():
+            (copy / path.name).write_bytes(path.read_bytes())
+        tokenizer = tiny_tokenizer()
+        marks = [(mark, tokenizer.convert_tokens_to_ids(mark)) for mark in ("<s>", "</s>")]
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=marks
+        )
+        tokenizer.save_pretrained(copy)
+        return copy
+
+    return folder
+
+
+@pytest.fixture(scope="session")
 def minilm_folder() -> Path:
     """The real model of the demo extra."""
     return demo_model()

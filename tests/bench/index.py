@@ -5,6 +5,8 @@ Run by `make bench-index`.
     python tests/bench/index.py build [--vectors FOLDER]   build and batch search, in turns
     python tests/bench/index.py memory                     a shard's task at 50k and 500k rows
     python tests/bench/index.py latency [--rows 1000000]   one query at a time among many rows
+    python tests/bench/index.py retrieval --data FOLDER [--cross MODEL]
+                                                           nDCG@10 by embed, index and search
 
 Build times are those of the tasks, from reading the first part to the last file written: Ray's
 start is not among them. Direct calls hold the same vectors in memory and write the same kind of
@@ -22,18 +24,24 @@ from pathlib import Path
 import faiss
 import hnswlib
 import numpy as np
+import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from paper_cells import sbert
 from scale import watched
 from synthetic import random_vectors, topical_vectors, write_vectors
 
 from pipelines import index as index_job
 from pipelines.artifacts import Artifact
 from pipelines.indexing import plan
+from pipelines.models import local_model
 from pipelines.open_index import Index
 from pipelines.session import num_cores
 from pipelines.specs import IndexSpec
+from sbert_core.encoder import Encoder
+from sbert_core.evaluation.retrieval import retrieval_scores
+from sbert_core.neighbours.hits import exact_hits
 from sbert_core.neighbours.index import IndexKind
 from sbert_core.storage import storage_at
 from sbert_core.vectors.reading import part_table, unit_vectors
@@ -47,16 +55,19 @@ MEMORY = {"driver": (b"driver",), "shard": (b"build_shard",), "other": (b"ray::"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("build", "memory", "latency"))
+    parser.add_argument("what", choices=PARTS)
     parser.add_argument("--vectors", type=Path, help="a vectors artifact")
     parser.add_argument("--rows", type=int, nargs="+", help="of synthetic vectors")
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--kinds", nargs="+", default=KINDS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data", type=Path, help="NAME_docs, NAME_queries, NAME_qrels.parquet")
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--cross", help="cross-encoder for a second look at the hits")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        {"build": build, "memory": memory, "latency": latency}[options.what](options, Path(folder))
+        PARTS[options.what](options, Path(folder))
 
 
 # -- the libraries alone ---------------------------------------------------------------------------
@@ -190,6 +201,58 @@ def latency(options: argparse.Namespace, work: Path) -> None:
         for name in ("single_query_ms", "extrapolated_query_ms"):
             print(f"{name:20} {card[name]}")
         print(f"recall@10            {card['recall']['held']['10']}", flush=True)
+
+
+# -- quality ---------------------------------------------------------------------------------------
+
+
+def retrieval(options: argparse.Namespace, work: Path) -> None:
+    """The commands a user would give; exact search with the same model beside them."""
+    [docs] = options.data.glob("*_docs.parquet")
+    queries = docs.with_name(docs.name.replace("_docs", "_queries"))
+    qrels = pq.read_table(docs.with_name(docs.name.replace("_docs", "_qrels"))).to_pylist()
+    relevant: dict[object, dict[object, float]] = {}
+    for row in qrels:
+        relevant.setdefault(row["query_id"], {})[row["doc_id"]] = row.get("score", 1.0)
+    sbert("embed", docs, "--text", "{title} {text}", "--id-column", "doc_id", "--model",
+          options.model, "--out", work / "v")  # fmt: skip
+    asked = pq.read_table(queries)
+    encoder = Encoder.load(local_model(options.model))
+    vectors = encoder.encode(asked["text"].to_pylist(), prompt=encoder.query_prompt)
+    ids = [batch["id"].to_pylist() for batch in Artifact.open(work / "v").read(["id"])]
+    ids = [i for some in ids for i in some]
+    best = exact_hits(vectors, all_vectors(work / "v"), 10).rows
+    found = {
+        "exact": {
+            q: [ids[r] for r in row]
+            for q, row in zip(asked["query_id"].to_pylist(), best, strict=True)
+        }
+    }
+    for kind in options.kinds:
+        out = work / kind.replace(":", "-").replace(",", "-")
+        sbert("index", work / "v", "--out", out, "--kind", kind)
+        found[kind] = hits_of(out, queries, work)
+    if options.cross:
+        found["hnsw, 50 reranked"] = hits_of(
+            work / "hnsw", queries, work, "--k", 50, "--rerank", options.cross
+        )
+    print("| search | nDCG@10 | MRR@10 |\n|---|---:|---:|")
+    order = list(relevant)
+    for name, ranked in found.items():
+        scores = retrieval_scores([ranked[q] for q in order], [relevant[q] for q in order])
+        print(f"| {name} | {scores['ndcg@10']:.2f} | {scores['mrr@10']:.2f} |")
+
+
+def hits_of(index: Path, queries: Path, work: Path, *options: object) -> dict[object, list[object]]:
+    out = work / "hits.parquet"
+    sbert("search", index, "--queries", queries, "--id-column", "query_id", "--out", out, *options)
+    found: dict[object, list[object]] = {}
+    for row in pq.read_table(out).to_pylist():
+        found.setdefault(row["query"], []).append(row["id"])
+    return found
+
+
+PARTS = {"build": build, "memory": memory, "latency": latency, "retrieval": retrieval}
 
 
 if __name__ == "__main__":

@@ -3,33 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_tokenizer
 from embedding import sentences
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
-from tokenizers import processors
 
 from sbert_core.encoder.cross_encoder import CrossEncoder
 
 PAIRS = list(zip(sentences(24, seed=1), sentences(24, seed=2), strict=True))
-
-
-@pytest.fixture(scope="module")
-def pair_folder(plain_encoder_folder, tmp_path_factory):
-    """family -> a plain encoder whose tokenizer joins two texts."""
-
-    def folder(family):
-        copy = tmp_path_factory.mktemp("pair")
-        for path in plain_encoder_folder(family).iterdir():
-            (copy / path.name).write_bytes(path.read_bytes())
-        tokenizer = tiny_tokenizer()
-        marks = [(mark, tokenizer.convert_tokens_to_ids(mark)) for mark in ("<s>", "</s>")]
-        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=marks
-        )
-        tokenizer.save_pretrained(copy)
-        return copy
-
-    return folder
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])

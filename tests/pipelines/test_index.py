@@ -1,10 +1,13 @@
 """`sbert index` and `sbert search`: whole runs on Ray with a tiny encoder."""
 
 import json
+import os
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from embedding import (
     embed,
     published_bytes,
@@ -20,6 +23,7 @@ from pipelines import search as search_job
 from pipelines.indexing.measurement import TargetMissed
 from pipelines.open_index import Index
 from pipelines.specs import IndexSpec, SearchSpec
+from sbert_core.encoder.cross_encoder import CrossEncoder
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -132,12 +136,13 @@ def test_one_query_has_texts_filters_and_notes(published, corpus):
     odd = search_job.run(SearchSpec(index=str(out), text=text, k=400, filter="lang = 'a'"))
     assert len(odd.hits) == 210 and "r1005" not in {hit.id for hit in odd.hits}
     path = corpus / "b.parquet"
-    before = path.read_bytes()
+    before, times = path.read_bytes(), path.stat()
     try:
         path.write_bytes(before + b" ")
         changed = search_job.run(SearchSpec(index=str(out), text=text, k=3))
     finally:
         path.write_bytes(before)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert [hit.id for hit in changed.hits] == [hit.id for hit in report.hits]
     assert changed.hits[0].text is None and "has changed since" in changed.notes[0]
 
@@ -155,6 +160,34 @@ def test_a_file_of_queries_gives_the_same_hits(published, corpus, tmp_path, ray_
     single = Index.open(out).search_text(texts, 4)
     assert table["id"].to_pylist() == [i for ids in single.ids for i in ids]
     assert table["rank"].to_pylist() == [1, 2, 3, 4] * 200
+
+
+def test_a_cross_encoder_has_the_last_word(published, corpus, pair_folder, tmp_path, ray_address):
+    out, _ = published
+    torch.manual_seed(0)
+    cross = CrossEncoder.load(pair_folder("bert"), num_outputs=1)
+    cross.save(tmp_path / "cross")
+    texts = pq.read_table(corpus / "b.parquet")["text"].to_pylist()[:5]
+    one = {"index": str(out), "k": 6, "rerank": str(tmp_path / "cross")}
+    plain = search_job.run(SearchSpec(index=str(out), text=texts[0], k=6)).hits
+    hits = search_job.run(SearchSpec(text=texts[0], **one)).hits
+    assert {hit.id: hit.cos for hit in hits} == {hit.id: hit.cos for hit in plain}
+    scores = cross.predict([(texts[0], str(hit.text)) for hit in hits])
+    np.testing.assert_allclose([hit.rerank for hit in hits], scores, atol=1e-5)
+    assert [hit.rerank for hit in hits] == sorted(scores.tolist(), reverse=True)
+    queries = tmp_path / "queries.parquet"
+    pq.write_table(pa.table({"text": texts}), queries)
+    many = SearchSpec(
+        queries=str(queries), out=str(tmp_path / "hits.parquet"), address=ray_address, **one
+    )
+    search_job.run(many)
+    table = pq.read_table(tmp_path / "hits.parquet").to_pylist()[:6]
+    assert [row["id"] for row in table] == [hit.id for hit in hits]
+    np.testing.assert_allclose([row["rerank"] for row in table], scores, atol=1e-5)
+    three = CrossEncoder.load(pair_folder("bert"), num_outputs=3)
+    three.save(tmp_path / "three")
+    with pytest.raises(ValueError, match="gives 3 classes, not a score"):
+        search_job.run(SearchSpec(text="x", **{**one, "rerank": str(tmp_path / "three")}))
 
 
 def test_what_cannot_be_is_refused(published, vectors, tmp_path, ray_address, minilm_folder):
