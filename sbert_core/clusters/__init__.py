@@ -1,0 +1,1 @@
+"""Pairs -> clusters: who stays, who goes, and because of whom."""
