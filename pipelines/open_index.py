@@ -167,19 +167,23 @@ class Index:
 
     def _found(self, hits: Hits, k: int) -> Found:
         """Ids in the place of row numbers, ties by id."""
-        columns = self.columns(hits.rows[hits.rows != NOTHING], ["id"])["id"].to_pylist()
+        reached = hits.rows != NOTHING
+        flat = self.columns(hits.rows[reached], ["id"])["id"].to_numpy().tolist()
+        counts = reached.sum(axis=1)
+        has_ties = (hits.cos[:, 1:] == hits.cos[:, :-1]).any(axis=1).tolist()
         ids: list[list[Any]] = []
         cos: list[np.ndarray] = []
         rows: list[np.ndarray] = []
-        first = 0
-        for one_cos, one_rows in zip(hits.cos, hits.rows, strict=True):
-            number = int((one_rows != NOTHING).sum())
-            own = columns[first : first + number]
-            first += number
-            order = sorted(range(number), key=lambda i: (-one_cos[i], own[i]))[:k]  # noqa: B023
-            ids.append([own[i] for i in order])
-            cos.append(one_cos[order])
-            rows.append(one_rows[order])
+        ends = np.cumsum(counts).tolist()
+        for query, (number, end) in enumerate(zip(counts.tolist(), ends, strict=True)):
+            own, one_cos, one_rows = flat[end - number : end], hits.cos[query], hits.rows[query]
+            if has_ties[query]:
+                order = sorted(range(number), key=lambda i: (-one_cos[i], own[i]))  # noqa: B023
+                own, one_cos, one_rows = [own[i] for i in order], one_cos[order], one_rows[order]
+            number = min(number, k)  # noqa: PLW2901
+            ids.append(own[:number])
+            cos.append(one_cos[:number])
+            rows.append(one_rows[:number])
         return Found(ids, cos, rows)
 
     def columns(self, rows: np.ndarray, names: Sequence[str]) -> pa.Table:

@@ -25,6 +25,6 @@ def kept_file(storage: Storage, name: str, source: Path, suffix: str) -> dict[st
     """Put a local file under a name that holds its hash: nobody can write another one there."""
     with source.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    path = f"{name}-{sha256[:16]}{suffix}"
+    path, size = f"{name}-{sha256[:16]}{suffix}", source.stat().st_size
     storage.put_file(path, source)
-    return {"path": path, "sha256": sha256, "bytes": source.stat().st_size}
+    return {"path": path, "sha256": sha256, "bytes": size}

@@ -112,7 +112,7 @@ def train_index(job: IndexJob, sample: list[np.ndarray]) -> dict[str, Any]:
     """The empty FAISS index with cells and codes that all shards share."""
     start = time.perf_counter()
     index = job.kind.trained(np.concatenate(sample))
-    with tempfile.TemporaryDirectory() as folder:
+    with job.storage.work_folder() as folder:
         path = Path(folder) / "trained"
         faiss.write_index(index, str(path))
         file = job.named("trained", path, ".faiss")
@@ -124,7 +124,7 @@ def build_shard(
 ) -> dict[str, Any]:
     """Write one shard; its files, and the cosines it found for queries it did not hold yet."""
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as temporary:
+    with job.storage.work_folder() as temporary:
         folder = Path(temporary)
         trained = local_file(job.storage, job.trained, folder) if job.trained else None
         size = sum(piece.size for piece in pieces)
@@ -280,7 +280,7 @@ def retouch_shard(
     moved: Sequence[tuple[np.ndarray, Piece, np.ndarray]],
 ) -> tuple[dict[str, Any], int]:
     """The rows of a shard after an update: their file, and how many of them live."""
-    with tempfile.TemporaryDirectory() as temporary:
+    with job.storage.work_folder() as temporary:
         folder = Path(temporary)
         rows = read_rows(local_file(job.storage, files[1]["path"], folder))
         is_dead = rows[IS_DEAD].to_numpy(zero_copy_only=False).copy()

@@ -6,9 +6,12 @@ that holds nothing has row -1 and cosine -inf.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import faiss
 import numpy as np
 
+untyped: Any = faiss  # its stubs do not know all of it
 NOTHING = -1
 EXACT_BLOCK = 16_384
 
@@ -59,3 +62,13 @@ def exact_hits(queries: np.ndarray, vectors: np.ndarray, k: int) -> Hits:
             block = Hits(cos, np.broadcast_to(np.arange(cos.shape[1]), cos.shape))
         best = best_of([best, block.moved(first)], k)
     return best
+
+
+def products(queries: np.ndarray, vectors: np.ndarray, rows_Qk: np.ndarray) -> np.ndarray:
+    """Inner products of each query with vectors of its own; anything for rows below zero."""
+    found = np.empty(rows_Qk.shape, np.float32)
+    queries, rows_Qk = np.ascontiguousarray(queries), np.ascontiguousarray(rows_Qk, np.int64)
+    pointers = (faiss.swig_ptr(array) for array in (found, queries, vectors, rows_Qk))
+    # Three times as fast as gathering the vectors for one product of numpy.
+    untyped.fvec_inner_products_by_idx(*pointers, queries.shape[1], *rows_Qk.shape)
+    return found

@@ -116,7 +116,7 @@ class IndexKind:
         """An empty index that knows its cells and codes; one thread, so that it repeats."""
         index = self.untrained(sample.shape[1])
         if not index.is_trained:
-            _skip_polysemous(index)
+            skip_polysemous(index)
             try:
                 with faiss_threads(1):
                     index.train(sample)
@@ -303,7 +303,7 @@ def _read_faiss(path: Path) -> faiss.Index:
         raise ValueError(f"{path} is no FAISS index: {reason}") from None
 
 
-def _skip_polysemous(index: faiss.Index) -> None:
+def skip_polysemous(index: faiss.Index) -> None:
     """Codes ordered for a search we do not use: 13 of 14 s of training a small PQ."""
     inner = faiss.downcast_index(index)
     while isinstance(inner, faiss.IndexPreTransform):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
@@ -47,7 +48,12 @@ class Storage(Protocol):
 
     def put(self, name: str, data: bytes) -> None: ...
 
-    def put_file(self, name: str, source: Path) -> None: ...
+    def put_file(self, name: str, source: Path) -> None:
+        """Give a local file away; it may be gone afterwards."""
+
+    def work_folder(self) -> TemporaryDirectory:
+        """A local folder to write such files in."""
+        ...
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None: ...
 

@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -58,9 +59,20 @@ class LocalStorage:
         self._put(name, io.BytesIO(data))
 
     def put_file(self, name: str, source: Path) -> None:
-        """The file's contents, without holding them in memory."""
+        """The file itself if it is on the same disk, else its contents."""
+        target = self.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as file:
-            self._put(name, file)
+            if source.stat().st_dev != target.parent.stat().st_dev:
+                self._put(name, file)
+                return
+            os.fsync(file.fileno())
+        source.replace(target)
+
+    def work_folder(self) -> TemporaryDirectory:
+        """A folder for files to be put here, on the same disk: it may hold more than /tmp can."""
+        (self.root / TEMPORARY).mkdir(parents=True, exist_ok=True)
+        return TemporaryDirectory(dir=self.root / TEMPORARY)
 
     def _put(self, name: str, source: BinaryIO) -> None:
         target = self.root / name

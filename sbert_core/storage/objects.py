@@ -9,6 +9,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, cast
 
 import obstore
@@ -79,6 +80,9 @@ class ObjectStorage:
 
     def put_file(self, name: str, source: Path) -> None:
         obstore.put(self._store, self._key(name), source)
+
+    def work_folder(self) -> TemporaryDirectory:
+        return TemporaryDirectory(prefix="sbert-")
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
         mode: Any = "create" if version is None else {"e_tag": version}
