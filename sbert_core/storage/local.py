@@ -118,18 +118,43 @@ class LocalStorage:
     def lock(self) -> Iterator[None]:
         if self.root.exists() and not self.root.is_dir():
             raise ValueError(f"{self.uri} is a file; give a folder, new or existing")
-        self.root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        is_new = not self.root.exists()
+        handle = self._locked()
         try:
+            yield
+        except ValueError:  # refused: nothing is left of an output that was not there before
+            if is_new:
+                _remove(self.root)
+            raise
+        finally:
+            os.close(handle)
+
+    def _locked(self) -> int:
+        """A handle that holds the lock for as long as it is open."""
+        while True:
+            self.root.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            except FileNotFoundError:  # a refused run has just removed the folder
+                continue
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                os.close(handle)
                 raise BusyError(
                     f"{self.uri} is being written by another run; wait for it to end"
                 ) from None
-            yield
-        finally:
+            if _is_at(handle, self.root / LOCK):
+                return handle
             os.close(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one that a path names."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _remove(path: Path) -> None:
