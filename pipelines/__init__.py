@@ -9,6 +9,7 @@ STAGES = (
     "embed",
     "index",
     "search",
+    "pairs",
     "path",
     "export",
     "demo",

@@ -20,12 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.storage import Storage, storage_at
+from sbert_core.vectors.pieces import Piece
 
 MANIFEST = "_manifest.json"
 RUN = "_run.json"
 WORK = "_work"
 DATA = "data"
 QUARANTINE = "_quarantine"
+GROUPS = "groups"
+FOLDERS = (DATA, QUARANTINE, GROUPS)
 READ_ROWS = 8192
 LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
 
@@ -59,6 +62,7 @@ class Manifest:
     """What a published artifact says of itself.
 
     facts: counts and measurements that depend on the input and the spec alone.
+    groups: beside pairs, rows that are all alike and would give too many of them.
     """
 
     kind: str
@@ -72,6 +76,11 @@ class Manifest:
     made_from: dict[str, Any]
     facts: dict[str, Any]
     versions: dict[str, str]
+    groups: tuple[DataFile, ...] = ()
+
+    @property
+    def listed(self) -> tuple[DataFile, ...]:
+        return (*self.files, *self.quarantine, *self.groups)
 
     def to_json(self) -> bytes:
         return (json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n").encode()
@@ -79,8 +88,8 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
         fields = json.loads(data)
-        for name in ("files", "quarantine"):
-            fields[name] = tuple(DataFile(**file) for file in fields[name])
+        for name in ("files", "quarantine", "groups"):
+            fields[name] = tuple(DataFile(**file) for file in fields.get(name, ()))
         return cls(**fields)
 
 
@@ -107,6 +116,13 @@ class Artifact:
     def rows(self) -> int:
         return self.manifest.rows
 
+    @property
+    def pieces(self) -> list[Piece]:
+        """All rows, file by file."""
+        return [
+            Piece(file.path, file.sha256, file.rows) for file in self.manifest.files if file.rows
+        ]
+
     def read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Record batches of all rows in order, a few thousand rows in memory at a time."""
         return self._batches(self.manifest.files, columns)
@@ -114,6 +130,10 @@ class Artifact:
     def quarantined(self) -> Iterator[pa.RecordBatch]:
         """Rows that have no result, with reasons."""
         return self._batches(self.manifest.quarantine, None)
+
+    def grouped(self) -> Iterator[pa.RecordBatch]:
+        """Rows of groups that stand in the place of pairs."""
+        return self._batches(self.manifest.groups, None)
 
     def _batches(
         self, files: Sequence[DataFile], columns: Sequence[str] | None
@@ -158,8 +178,8 @@ class Writer:
         self.storage.put(RUN, json.dumps(run, indent=1).encode())
         self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
         # Only the one that published removes anything: a run that lost its place deletes nothing.
-        listed = {file.path for file in (*manifest.files, *manifest.quarantine)}
-        for folder in (DATA, QUARANTINE):
+        listed = {file.path for file in manifest.listed}
+        for folder in FOLDERS:
             here = self.storage.list(f"{folder}/{manifest.generation}")
             self.storage.delete([stat.name for stat in here if stat.name not in listed])
         previous = {self.current.generation} if self.current else set()
@@ -167,7 +187,7 @@ class Writer:
 
     def tidy(self, kept: set[str]) -> None:
         """Remove work in progress and every generation but these."""
-        for folder in (DATA, QUARANTINE):
+        for folder in FOLDERS:
             names = {stat.name.split("/")[1] for stat in self.storage.list(folder)}
             self.storage.delete([f"{folder}/{name}" for name in names - kept])
         self.storage.delete([WORK])

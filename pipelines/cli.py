@@ -13,6 +13,7 @@ from pipelines.words import (
     embed_text,
     index_text,
     mine_text,
+    pairs_text,
     plan_text,
     prepare_text,
     search_json,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pipelines.evaluate import EvaluateReport
     from pipelines.index import IndexReport
     from pipelines.mine import MineReport
+    from pipelines.pairs import PairsReport
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
     from pipelines.train import TrainReport
@@ -311,6 +313,20 @@ def search(debug: bool, json_log: bool, as_json: bool, **options: object) -> Non
     click.echo(search_json(report) if as_json else search_text(report))
     for note in report.notes:
         click.echo(note, err=True)
+
+
+@main.command()
+@click.argument("vectors")
+@click.option("--out", required=True, help="Folder or s3:// URI of the pairs.")
+@click.option("--threshold", type=float, default=0.9, show_default=True, help="Least cosine.")
+@click.option("--against", help="Vectors to compare with instead of the rows themselves.")
+@click.option("--max-edges", type=int, help="Stop before writing if there are more pairs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of samples.")
+@job
+def pairs(debug: bool, json_log: bool, **options: object) -> None:
+    """Find all pairs of rows that are at least as similar as a threshold; none is missed."""
+    report: PairsReport = run_job("pairs", "PairsSpec", debug, json_log, **options)
+    click.echo(pairs_text(report))
 
 
 @main.command()

@@ -93,7 +93,7 @@ def _base(spec: IndexSpec, current: Manifest | None, vectors: Artifact) -> Manif
 
 def _reached(goal: Goal, out: Writer) -> IndexReport:
     """Update if that is worth it, else build; measure; publish."""
-    pieces = plan.pieces_of(goal.vectors.manifest.files)
+    pieces = goal.vectors.pieces
     change = None
     if goal.current is not None:
         job = goal.job(out, goal.current.spec["trained"])

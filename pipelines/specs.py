@@ -292,3 +292,21 @@ class PathSpec:
     """What `sbert path` prints the folder of."""
 
     artifact: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairsSpec:
+    """What `sbert pairs` does. max_edges None: as many as there are."""
+
+    vectors: str
+    out: str
+    threshold: float = 0.9
+    against: str | None = None
+    max_edges: int | None = None
+    seed: int = 0
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "max_edges")
+        if not -1 <= self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold:g}; a cosine lies between -1 and 1")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pipelines.embedding.summary import EmbedReport
     from pipelines.index import IndexReport
     from pipelines.mine import MineReport
+    from pipelines.pairs import PairsReport
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
     from pipelines.train import TrainReport
@@ -93,6 +94,17 @@ def index_text(report: "IndexReport") -> str:
         else "nothing to do"
     )
     return "\n".join([*lines, f"{done}; index -> {report.folder}"])
+
+
+def pairs_text(report: "PairsReport") -> str:
+    groups = f", {report.groups:,} groups of more than 1,000 equal rows" if report.groups else ""
+    done = f"in {report.seconds:,.1f} s" if report.is_new else "nothing to do"
+    return (
+        f"{report.pairs:,} pairs with cosine >= {report.threshold:g} among {report.rows:,} rows "
+        f"({report.distinct:,} distinct vectors{groups}), {done}\n"
+        f"exact: no pair is missing; {report.leading} dimensions ruled out the others\n"
+        f"pairs -> {report.folder}"
+    )
 
 
 def search_text(report: "SearchReport") -> str:

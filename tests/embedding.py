@@ -62,7 +62,7 @@ def published_bytes(out: Path) -> dict[str, str]:
     manifest = (out / "_manifest.json").read_bytes()
     found = {"_manifest.json": hashlib.sha256(manifest).hexdigest()}
     parsed = json.loads(manifest)
-    for file in [*parsed["files"], *parsed["quarantine"]]:
+    for file in [*parsed["files"], *parsed["quarantine"], *parsed["groups"]]:
         data = (out / file["path"]).read_bytes()
         found[file["path"]] = hashlib.sha256(data).hexdigest()
         assert found[file["path"]] == file["sha256"]

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 SBERT = Path(sys.executable).parent / "sbert"
 DEADLINE_SECONDS = 240
@@ -40,6 +42,14 @@ class Job:
     @property
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def until(self, look: Callable[[], Any], seconds: float = 60.0) -> Any:
+        """What is found as soon as something is, while the job runs."""
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            assert self.is_running and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+        return found
 
     def kill(self) -> None:
         assert self.process is not None

@@ -21,6 +21,7 @@ from sbert_core.neighbours.hits import Hits, best_of, exact_hits, nothing
 from sbert_core.neighbours.index import IndexKind
 from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, read_rows, write_rows
 from sbert_core.storage import Storage, storage_at
+from sbert_core.vectors.pieces import Piece
 from sbert_core.vectors.reading import VECTOR, columns_of, part_table, unit_vectors
 from workers.board import Board
 from workers.files import kept_file, local_file
@@ -29,25 +30,6 @@ PART = "part"  # in a shard's rows: which file of the vectors artifact a row com
 DEPTH = 100  # recall is measured down to this place
 SINGLE_QUERIES = 200
 INSERTED_ROWS = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of one file of the vectors artifact; None: all of them."""
-
-    path: str
-    sha256: str
-    num_rows: int
-    rows: np.ndarray | None = None
-
-    @property
-    def size(self) -> int:
-        return self.num_rows if self.rows is None else len(self.rows)
-
-    def without(self, rows: np.ndarray) -> np.ndarray:
-        """Which of the piece's rows are not among these."""
-        own = np.arange(self.num_rows) if self.rows is None else self.rows
-        return ~np.isin(own, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from pipelines.indexing.notes import Notes
 from pipelines.indexing.update import Update
 from pipelines.progress import polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
+from sbert_core.vectors.pieces import Piece, cut, sampled
 from workers.index_shard import (
-    Piece,
     Queries,
     build_shard,
     exact_cosines,
@@ -87,13 +87,13 @@ class Build:
 
     def _train(self) -> dict[str, Any]:
         number = plan.train_rows(self.goal.kind.num_cells, self.spec.train_sample)
-        chosen = plan.sampled(self.pieces, number, (self.spec.seed, 0))
+        chosen = sampled(self.pieces, number, (self.spec.seed, 0))
         sample = in_order(sampled_vectors, [(self.job, piece) for piece in chosen])
         [made] = in_order(train_index, [(self.job, sample)])
         return made
 
     def _queries(self) -> Queries:
-        inside = plan.sampled(self.pieces, self.spec.recall_sample, (self.spec.seed, 2))
+        inside = sampled(self.pieces, self.spec.recall_sample, (self.spec.seed, 2))
         held = plan.held_sample(self.added, self.spec.recall_sample, self.spec.seed)
         found = in_order(sampled_vectors, [(self.job, piece) for piece in [*inside, *held]])
         return plan.queries_of(found[: len(inside)], found[len(inside) :], held, self.job.dim)
@@ -126,7 +126,7 @@ class Build:
         rows = sum(piece.size for piece in self.added)
         if not rows:
             return []
-        shards = plan.cut(self.added, plan.num_shards(rows, self.spec.shards))
+        shards = cut(self.added, plan.num_shards(rows, self.spec.shards))
         found = [self.notes.find(f"shard-{first + n:05d}") for n in range(len(shards))]
         todo = [n for n, record in enumerate(found) if record is None]
         calls = [(self.job, first + n, shards[n], queries, self.efforts) for n in todo]

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from pipelines.artifacts import DataFile
-from workers.index_shard import Piece, Queries
+from sbert_core.vectors.pieces import Piece, sampled
+from workers.index_shard import Queries
 
 LEAST_SHARD_ROWS = 65_536  # below this a shard is not cut further for the sake of parallel builds
 MANY_SHARDS = 8
@@ -24,48 +24,6 @@ def num_shards(num_rows: int, wanted: int | None) -> int:
         return max(1, min(wanted, num_rows))
     parallel = min(MANY_SHARDS, math.ceil(num_rows / LEAST_SHARD_ROWS))
     return max(1, parallel, math.ceil(num_rows / MOST_SHARD_ROWS))
-
-
-def pieces_of(files: tuple[DataFile, ...]) -> list[Piece]:
-    return [Piece(file.path, file.sha256, file.rows) for file in files if file.rows]
-
-
-def cut(pieces: list[Piece], number: int) -> list[list[Piece]]:
-    """Rows in order, in shards of equal size."""
-    total = sum(piece.size for piece in pieces)
-    bounds = [total * n // number for n in range(number + 1)]
-    shards: list[list[Piece]] = []
-    for low, high in zip(bounds, bounds[1:], strict=False):
-        shard, start = [], 0
-        for piece in pieces:
-            first, stop = max(low - start, 0), min(high - start, piece.size)
-            if first < stop:
-                shard.append(_part_of(piece, first, stop))
-            start += piece.size
-        shards.append(shard)
-    return shards
-
-
-def _part_of(piece: Piece, first: int, stop: int) -> Piece:
-    if (first, stop) == (0, piece.size):
-        return piece
-    rows = np.arange(piece.num_rows) if piece.rows is None else piece.rows
-    return Piece(piece.path, piece.sha256, piece.num_rows, rows[first:stop])
-
-
-def sampled(pieces: list[Piece], number: int, seed: tuple[int, ...]) -> list[Piece]:
-    """A sample of rows without repeats, piece by piece."""
-    total = sum(piece.size for piece in pieces)
-    rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.choice(total, min(number, total), replace=False))
-    found, start = [], 0
-    for piece in pieces:
-        own = chosen[(chosen >= start) & (chosen < start + piece.size)] - start
-        start += piece.size
-        if len(own):
-            rows = own if piece.rows is None else piece.rows[own]
-            found.append(Piece(piece.path, piece.sha256, piece.num_rows, rows))
-    return found
 
 
 def held_sample(pieces: list[Piece], number: int, seed: int) -> list[Piece]:

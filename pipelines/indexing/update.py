@@ -12,7 +12,8 @@ import numpy as np
 
 from pipelines.artifacts import Manifest
 from pipelines.ray_tasks import in_order
-from workers.index_shard import IndexJob, Piece, part_keys, shard_keys
+from sbert_core.vectors.pieces import Piece
+from workers.index_shard import IndexJob, part_keys, shard_keys
 
 STALE_LIMIT = 0.2  # of all rows; above it the index is built anew
 MORE_SHARDS = 8  # than a fresh build would have

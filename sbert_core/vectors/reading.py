@@ -30,10 +30,10 @@ def columns_of(storage: Storage, path: str) -> list[str]:
         return [name for name in file.schema_arrow.names if name != VECTOR]
 
 
-def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
-    """The vectors of a table with columns `id` and `vector`, decoded, of length one."""
+def decoded_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
+    """The vectors of a table with columns `id` and `vector`, each with a direction."""
     vectors = decoded(vectors_of(table[VECTOR]), scale)
-    norms = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
+    norms = _norms(vectors)
     bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(bad):
         kind = "zero" if norms[bad[0]] == 0 else "not finite"
@@ -41,4 +41,14 @@ def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
             f"{path}: the vector of id {table['id'][int(bad[0])].as_py()!r} is {kind} "
             f"({len(bad):,} such rows); it has no direction: remove those rows and repeat"
         )
-    return (vectors / norms[:, None]).astype(np.float32)
+    return vectors
+
+
+def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
+    """The same, of length one."""
+    vectors = decoded_vectors(table, scale, path)
+    return (vectors / _norms(vectors)[:, None]).astype(np.float32)
+
+
+def _norms(vectors: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))

@@ -98,8 +98,8 @@ def test_kills_change_no_byte(tmp_path):
     assert calm.wait() == 0, calm.log.read_text()
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
     job.start()
-    os.kill(first(lambda: job.victims("index task"))[0], signal.SIGKILL)
-    notes = first(lambda: list(tmp_path.glob("out/_work/*/shard-*.npz")))
+    os.kill(job.until(lambda: job.victims("index task"))[0], signal.SIGKILL)
+    notes = job.until(lambda: list(tmp_path.glob("out/_work/*/shard-*.npz")))
     job.kill()
     before = {note: note.stat().st_mtime_ns for note in notes}
     job.start()
@@ -111,12 +111,3 @@ def test_kills_change_no_byte(tmp_path):
     assert published_bytes(tmp_path / "out") == published_bytes(tmp_path / "calm")
     (tmp_path / "out/card.json").unlink()
     assert_nothing_but_the_artifact(tmp_path / "out")
-
-
-def first(look, seconds=60):
-    """What is found as soon as something is."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found

@@ -1,0 +1,88 @@
+"""Rows with equal vectors: one of them joins for all, and its pairs are given to the others.
+
+In:  a digest of every row's vector, rows numbered over the whole artifact.
+Out: the first row of each group, and the rows it stands for.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+LARGEST = 1000  # rows of a group whose pairs are written; a larger one is written as a group
+DIGEST_BYTES = 16
+
+
+def vector_digests(vectors: np.ndarray) -> np.ndarray:
+    """Equal rows have equal digests."""
+    positive = vectors + 0.0  # -0.0 equals 0.0 and has other bytes
+    joined = b"".join(
+        hashlib.blake2b(row.tobytes(), digest_size=DIGEST_BYTES).digest() for row in positive
+    )
+    return np.frombuffer(joined, f"S{DIGEST_BYTES}")
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Groups of rows, by their first row. Rows that resemble no other are groups of one."""
+
+    first: np.ndarray  # rising
+    start: np.ndarray  # of the group in `rows`
+    count: np.ndarray
+    rows: np.ndarray  # group by group, rising in each
+
+    @classmethod
+    def of(cls, digests: np.ndarray) -> "Alike":
+        _, first, group, count = np.unique(
+            digests, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(first, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        rows = np.argsort(place[group], kind="stable")
+        count = count[order]
+        return cls(first[order], np.cumsum(count) - count, count, rows)
+
+    @property
+    def num_pairs(self) -> int:
+        """Pairs inside groups that are written as pairs."""
+        count = self.count[self.count <= LARGEST].astype(object)
+        return int((count * (count - 1) // 2).sum()) if len(count) else 0
+
+    def large(self) -> np.ndarray:
+        """Places of groups too large for pairs."""
+        return np.flatnonzero(self.count > LARGEST)
+
+    def members(self, place: int) -> np.ndarray:
+        start = self.start[place]
+        return self.rows[start : start + self.count[place]]
+
+    def stand_for(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For first rows: where their members begin, and how many are written in pairs."""
+        place = np.searchsorted(self.first, rows)
+        count = self.count[place]
+        return self.start[place], np.where(count > LARGEST, 1, count)
+
+
+def expanded(
+    a: np.ndarray, b: np.ndarray, cos: np.ndarray, alike_a: Alike, alike_b: Alike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of first rows -> pairs of all rows they stand for."""
+    start_a, count_a = alike_a.stand_for(a)
+    start_b, count_b = alike_b.stand_for(b)
+    total = count_a * count_b
+    within = np.arange(int(total.sum())) - np.repeat(np.cumsum(total) - total, total)
+    width = np.repeat(count_b, total)
+    rows_a = alike_a.rows[np.repeat(start_a, total) + within // width]
+    rows_b = alike_b.rows[np.repeat(start_b, total) + within % width]
+    return rows_a, rows_b, np.repeat(cos, total)
+
+
+def inner_pairs(alike: Alike, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs inside some groups."""
+    found = [np.triu_indices(alike.count[place], 1) for place in places.tolist()]
+    rows = [alike.members(place) for place in places.tolist()]
+    empty = np.empty(0, np.int64)
+    a = [own[pairs[0]] for own, pairs in zip(rows, found, strict=True)]
+    b = [own[pairs[1]] for own, pairs in zip(rows, found, strict=True)]
+    return np.concatenate([empty, *a]), np.concatenate([empty, *b])
