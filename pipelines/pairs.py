@@ -19,7 +19,7 @@ from pipelines.artifacts import DATA, WORK, Artifact, DataFile, Manifest, Writer
 from pipelines.joining import plan
 from pipelines.phases import Phases
 from pipelines.progress import polled, progress
-from pipelines.ray_tasks import as_they_come, in_order
+from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import PairsSpec
 from sbert_core.encoder.fingerprint import digest
@@ -179,10 +179,9 @@ class Join:
     def _join(self, pairs: list[tuple[BlockOf, BlockOf]]) -> None:
         todo = [p for p in pairs if self.storage.stat(edges_name(self.job, *p)) is None]
         left = sum(a.size * b.size // (2 if a.name == b.name else 1) for a, b in todo)
-        with progress("pairs", left, by=f"{len(todo)} block pairs") as advance:
-            with polled(self.job.run, advance):
-                for _ in as_they_come(join_blocks, [(self.job, a, b) for a, b in todo]):
-                    pass
+        by = f"{len(todo)} block pairs"
+        with progress("pairs", left, by=by, unit="pairs") as advance, polled(self.job.run, advance):
+            in_order(join_blocks, [(self.job, a, b) for a, b in todo])
 
     def _parts(
         self,

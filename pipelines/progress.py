@@ -22,13 +22,15 @@ Advance = Callable[..., None]
 
 
 @contextmanager
-def progress(label: str, num_rows: int, num_tokens: int = 0, by: str = "") -> Iterator[Advance]:
+def progress(
+    label: str, num_rows: int, num_tokens: int = 0, by: str = "", unit: str = "rows"
+) -> Iterator[Advance]:
     """A function to call with the rows and tokens done since the last call, and a remark if any.
 
     num_tokens: about how many there are. Texts go by length, so rows say little of the time left.
-    by: who does the work, shown beside the speed.
+    by: who does the work, shown beside the speed. unit: what is counted, if not rows.
     """
-    meter = _Meter(num_rows, num_tokens, by)
+    meter = _Meter(num_rows, num_tokens, by, unit)
     if sys.stderr.isatty():
         with _bar(label, meter) as advance:
             yield advance
@@ -69,8 +71,11 @@ class _Meter:
     The clock starts with the first work done, so that starting up does not pass for slowness.
     """
 
-    def __init__(self, num_rows: int, num_tokens: int = 0, by: str = "") -> None:
+    def __init__(
+        self, num_rows: int, num_tokens: int = 0, by: str = "", unit: str = "rows"
+    ) -> None:
         self.num_rows = num_rows
+        self.unit = unit
         self.num_tokens = num_tokens
         self.by = by
         self.rows = 0
@@ -104,7 +109,7 @@ class _Meter:
         return (self.tokens - self.first) / self.seconds
 
     def __str__(self) -> str:
-        said = [f"{self.rows:,} of {self.num_rows:,} rows"]
+        said = [f"{self.rows:,} of {self.num_rows:,} {self.unit}"]
         if self.tokens > self.first:
             said.append(f"{self.tokens_per_second:,.0f} tokens/s")
         if self.first_share < self.share_done < 1:

@@ -43,7 +43,7 @@ class Job:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def until(self, look: Callable[[], Any], seconds: float = 60.0) -> Any:
+    def until(self, look: Callable[[], Any], seconds: float = 150.0) -> Any:
         """What is found as soon as something is, while the job runs."""
         deadline = time.monotonic() + seconds
         while not (found := look()):
