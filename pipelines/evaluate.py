@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.labelled import SCORES, column, numbers, table_of, text_pair, texts
+from pipelines.labelled import (
+    SCORES,
+    column,
+    numbers,
+    table_of,
+    text_names,
+    text_pair,
+    texts,
+    with_texts,
+)
 from pipelines.models import local_model
 from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
@@ -134,7 +143,7 @@ def _transfer(place: str) -> list[Benchmark]:
             raise ValueError(f"{place} has {name} without a train and a test file; add the other")
         # The dev split chooses settings elsewhere; here they are chosen inside the training rows.
         chosen = [files[""]] if "" in files else [files["train"], files["test"]]
-        tables = [table_of(path) for path in chosen]
+        tables = [_whole(table_of(path), path) for path in chosen]
         sizes = [table.num_rows for table in tables]
         table = pa.concat_tables(tables, promote_options="default")
         is_pair = "text" not in table.column_names
@@ -147,6 +156,11 @@ def _transfer(place: str) -> list[Benchmark]:
         }
         found.append(Benchmark(task="transfer", data=name, columns=columns))
     return found
+
+
+def _whole(table: pa.Table, path: str) -> pa.Table:
+    names = ("text",) if "text" in table.column_names else text_names(table, path)
+    return with_texts(table, names, path)
 
 
 def _retrieval(place: str) -> list[Benchmark]:

@@ -1,5 +1,6 @@
 """Small labelled files for judging: read whole, by the names public data sets use."""
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,8 @@ from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.rows import decoded
 from sbert_core.text import invalid_reason
 from workers.examples import whole_table
+
+log = logging.getLogger(__name__)
 
 TEXT_PAIRS = (
     ("sentence1", "sentence2"),
@@ -38,9 +41,14 @@ def column(table: pa.Table, names: Sequence[str], place: str) -> str:
 
 def text_pair(table: pa.Table, place: str) -> list[list[str]]:
     """The two texts of every row."""
+    return [texts(table, name, place) for name in text_names(table, place)]
+
+
+def text_names(table: pa.Table, place: str) -> tuple[str, str]:
+    """The first usual pair of names that is there."""
     for names in TEXT_PAIRS:
         if all(name in table.column_names for name in names):
-            return [texts(table, name, place) for name in names]
+            return names
     usual = "; ".join(", ".join(names) for names in TEXT_PAIRS)
     raise ValueError(
         f"{place} has no pair of text columns ({usual}); it has: {', '.join(table.column_names)}"
@@ -54,6 +62,16 @@ def texts(table: pa.Table, name: str, place: str) -> list[str]:
         if reason := invalid_reason(value):
             raise ValueError(f"{name!r} of row {row} in {place} is {reason}; remove the row")
     return [str(value) for value in values]
+
+
+def with_texts(table: pa.Table, names: Sequence[str], place: str) -> pa.Table:
+    """Rows whose texts are all there. Public test sets hold a few without; they are counted."""
+    is_whole = np.ones(table.num_rows, bool)
+    for name in names:
+        is_whole &= [invalid_reason(value) is None for value in decoded(table[name])]
+    if not is_whole.all():
+        log.warning("%s: %d rows without text are left out", place, (~is_whole).sum())
+    return table.filter(pa.array(is_whole))
 
 
 def numbers(table: pa.Table, name: str, place: str) -> np.ndarray:

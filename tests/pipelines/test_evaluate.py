@@ -9,7 +9,7 @@ import pytest
 from embedding import sentences
 from scipy import stats
 
-from pipelines.evaluate import run
+from pipelines.evaluate import _transfer, run
 from pipelines.specs import EvaluateSpec
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
@@ -155,3 +155,13 @@ def test_a_model_without_a_head_is_no_classifier(tmp_path, bert_folder):
     file = write(tmp_path / "x.parquet", premise=["a"], hypothesis=["b"], label=["x"])
     with pytest.raises(ValueError, match="holds no softmax head"):
         run(EvaluateSpec(models=(str(bert_folder),), nli=(file,)))
+
+
+def test_rows_without_text_in_a_transfer_set_are_left_out_and_counted(tmp_path, caplog):
+    texts = [*TEXTS[:20], "", None, " "]
+    write(tmp_path / "t" / "cr.parquet", text=texts, label=[n % 2 for n in range(23)])
+    with caplog.at_level("WARNING"):
+        [benchmark] = _transfer(str(tmp_path / "t"))
+    assert benchmark.columns["a"] == TEXTS[:20]
+    assert benchmark.columns["label"].tolist() == [n % 2 for n in range(20)]
+    assert "cr.parquet: 3 rows without text are left out" in caplog.text
