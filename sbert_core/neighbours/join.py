@@ -18,8 +18,8 @@ import torch
 
 TILE = 1024  # rows of a tile: 4 MB of bounds, of which a core's cache holds most
 LEADS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768)
-# Measured on one core: 1.4 ns for the bound of a pair at 64 dimensions, of which 0.5 ns do not
-# depend on them; 0.9 us for a full score.
+# Rough costs on one core, to weigh dimensions against full scores; results do not depend on them.
+# A bound of 48 dimensions took 1.4 ns beside other work; the rest is estimated.
 PAIR_NS, PAIR_DIMENSION_NS, SCORE_NS = 0.5, 0.014, 900.0
 DENSE_SHARE = 1 / 256  # of a tile's pairs; above it one full product is cheaper than picking
 SCORED_PAIRS = 16_384
