@@ -107,6 +107,18 @@ class Artifact:
             raise FileNotFoundError(f"{place} holds no published artifact (no {MANIFEST})")
         return cls(storage.uri, Manifest.from_json(storage.read(MANIFEST)))
 
+    @classmethod
+    def vectors(cls, place: str | Path) -> "Artifact":
+        """Vectors, and at least one."""
+        found = cls.open(place)
+        if found.manifest.kind != "vectors":
+            raise ValueError(
+                f"{place} holds {found.manifest.kind}, not vectors; make some with sbert embed"
+            )
+        if not found.rows:
+            raise ValueError(f"{place} holds no rows; embed a corpus that has some")
+        return found
+
     @property
     def folder(self) -> str:
         """The published data folder, for any Parquet reader."""

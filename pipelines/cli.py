@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from pipelines import STAGES
+from pipelines.options import number_or_auto, numbers_of, range_of, unescaped, words_of
 from pipelines.running import run_job
 from pipelines.words import (
     demo_text,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
     from pipelines.train import TrainReport
+
+Value = TypeVar("Value")
 
 
 class Flow(click.Group):
@@ -60,9 +63,12 @@ def job(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _words(text: str) -> tuple[str, ...]:
-    """'a, b' as ('a', 'b')."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def parsed(read: Callable[[str], Value], text: str, option: str) -> Value:
+    """A value of an option, or a word on what is wrong with it."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 @main.command()
@@ -88,18 +94,10 @@ def prepare(
     debug: bool, json_log: bool, columns: str, labels: str, score_range: str, **options: object
 ) -> None:
     """Turn labelled files into shards to train on, without repeats and leaks."""
-    options["columns"], options["labels"] = _words(columns), _words(labels)
-    options["score_range"] = _range(score_range)
+    options["columns"], options["labels"] = words_of(columns), words_of(labels)
+    options["score_range"] = parsed(range_of, score_range, "--score-range")
     report: PrepareReport = run_job("prepare", "PrepareSpec", debug, json_log, **options)
     click.echo(prepare_text(report))
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not LOW,HIGH", param_hint="--score-range") from None
-    return low, high
 
 
 @main.command()
@@ -158,12 +156,7 @@ def mine(debug: bool, json_log: bool, **options: object) -> None:
 @job
 def train(debug: bool, json_log: bool, matryoshka: str, **options: object) -> None:
     """Fine-tune an encoder, or a cross-encoder, on shards."""
-    try:
-        options["matryoshka"] = tuple(int(word) for word in _words(matryoshka))
-    except ValueError:
-        raise click.BadParameter(
-            f"{matryoshka!r} is not 256,128", param_hint="--matryoshka"
-        ) from None
+    options["matryoshka"] = parsed(numbers_of, matryoshka, "--matryoshka")
     reports: list[TrainReport] = run_job("train", "TrainSpec", debug, json_log, **options)
     click.echo("\n".join(map(train_text, reports)))
 
@@ -242,15 +235,10 @@ def evaluate(debug: bool, json_log: bool, **options: object) -> None:
 @job
 def embed(debug: bool, json_log: bool, carry: str, text: str | None, **options: object) -> None:
     """Turn a corpus of texts into vectors; only what is new or changed is embedded."""
-    options["carry"] = _words(carry)
-    options["text"] = None if text is None else _unescaped(text)
+    options["carry"] = words_of(carry)
+    options["text"] = None if text is None else unescaped(text)
     report = run_job("embed", "EmbedSpec", debug, json_log, **options)
     click.echo(plan_text(report) if options["plan"] else embed_text(report))
-
-
-def _unescaped(template: str) -> str:
-    r"""A shell's '\n' and '\t' as the characters they mean."""
-    return template.replace(r"\n", "\n").replace(r"\t", "\t")
 
 
 @main.command()
@@ -278,20 +266,9 @@ def _unescaped(template: str) -> str:
 @job
 def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
     """Build or update an index of vectors, and measure what it misses."""
-    options["shards"] = _number_or_auto(shards)
+    options["shards"] = parsed(number_or_auto, shards, "--shards")
     report: IndexReport = run_job("index", "IndexSpec", debug, json_log, **options)
     click.echo(index_text(report))
-
-
-def _number_or_auto(text: str) -> int | None:
-    if text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no number and not auto", param_hint="--shards"
-        ) from None
 
 
 @main.command()

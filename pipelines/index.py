@@ -44,7 +44,7 @@ class IndexReport:
 
 def run(spec: IndexSpec) -> IndexReport:
     """Bring the index in line with the vectors."""
-    vectors = _opened(spec.vectors)
+    vectors = Artifact.vectors(spec.vectors)
     kind = IndexKind.named(spec.kind, spec.m, spec.ef_construction).fitting(vectors.rows)
     if kind.factory is not None:
         kind.untrained(vectors.manifest.spec["dim"])
@@ -60,17 +60,6 @@ def run(spec: IndexSpec) -> IndexReport:
             return _report(spec, out.current, card, 0, 0, 0, is_new=False)
         with job_session(spec.out, spec.address):
             return _reached(goal, out)
-
-
-def _opened(place: str) -> Artifact:
-    vectors = Artifact.open(place)
-    if vectors.manifest.kind != "vectors":
-        raise ValueError(
-            f"{place} holds {vectors.manifest.kind}, not vectors; make some with sbert embed"
-        )
-    if not vectors.rows:
-        raise ValueError(f"{place} holds no rows; there is nothing to index")
-    return vectors
 
 
 def _base(spec: IndexSpec, current: Manifest | None, vectors: Artifact) -> Manifest | None:

@@ -65,8 +65,8 @@ class PairsReport:
 def run(spec: PairsSpec) -> PairsReport:
     """Join, unless the pairs of these vectors are there already."""
     phases = Phases()
-    vectors = _opened(spec.vectors)
-    others = vectors if spec.against is None else _opened(spec.against)
+    vectors = Artifact.vectors(spec.vectors)
+    others = vectors if spec.against is None else Artifact.vectors(spec.against)
     _check_spaces(spec, vectors, others)
     files = [[file.sha256 for file in side.manifest.files] for side in (vectors, others)]
     identity = {"threshold": spec.threshold, "files": files, "against": spec.against is not None}
@@ -92,17 +92,6 @@ def run(spec: PairsSpec) -> PairsReport:
             manifest = Join(spec, job, out).run(vectors, others)
         out.publish(manifest, rows_in=manifest.rows, run={"seconds": phases.total})
         return _report(spec, manifest, phases.total)
-
-
-def _opened(place: str) -> Artifact:
-    vectors = Artifact.open(place)
-    if vectors.manifest.kind != "vectors":
-        raise ValueError(
-            f"{place} holds {vectors.manifest.kind}, not vectors; make some with sbert embed"
-        )
-    if not vectors.rows:
-        raise ValueError(f"{place} holds no rows; there is nothing to join")
-    return vectors
 
 
 def _check_spaces(spec: PairsSpec, vectors: Artifact, others: Artifact) -> None:

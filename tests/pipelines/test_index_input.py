@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from embedding import assert_nothing_but_the_artifact, published_bytes
-from kills import Job
+from kills import Job, undisturbed
 from synthetic import random_vectors, topical_vectors, write_vectors
 
 from pipelines import index as index_job
@@ -93,9 +93,7 @@ def test_kills_change_no_byte(tmp_path):
     """A task killed by itself, then the driver; shards that were done are not built again."""
     write_vectors(tmp_path / "v", topical_vectors(24_000, 64))
     words = ["index", str(tmp_path / "v"), "--shards", "6", "--out"]
-    calm = Job([*words, str(tmp_path / "calm")], tmp_path / "log")
-    calm.start()
-    assert calm.wait() == 0, calm.log.read_text()
+    undisturbed([*words, str(tmp_path / "calm")], tmp_path / "log")
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
     job.start()
     os.kill(job.until(lambda: job.victims("index task"))[0], signal.SIGKILL)
