@@ -29,8 +29,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## embed this machine's Python docstrings and show what came out
 	@$(BIN)/sbert demo
 
+# Tests of jobs mostly wait for processes to start, so two files run at a time.
 test: $(STAMP)  ## run all tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check .

@@ -17,10 +17,10 @@ from pipelines.artifacts import DATA, WORK, PartialWork, Writer
 from pipelines.embedding.estimate import EmbedEstimate, estimated
 from pipelines.embedding.fleet import Fleet
 from pipelines.embedding.goal import Goal, check_apart
+from pipelines.embedding.pinned import pinned_model
 from pipelines.embedding.publishing import committed_units, manifest_of
 from pipelines.embedding.summary import EmbedReport
 from pipelines.embedding.survey import Survey, scanned, surveyed
-from pipelines.models import pinned_model
 from pipelines.phases import Phases
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import find_corpus

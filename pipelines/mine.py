@@ -17,7 +17,7 @@ from pipelines.progress import progress
 from pipelines.ray_tasks import as_they_come, in_order
 from pipelines.session import job_session
 from pipelines.specs import MineSpec
-from sbert_core.encoder.fingerprint import digest, folder_digest
+from sbert_core.digest import digest, folder_digest
 from sbert_core.training.hard_negatives import Guards, first_places
 from workers.mining import MineJob, embed_shard, mine_shard
 

@@ -22,7 +22,7 @@ from pipelines.progress import polled, progress
 from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import PairsSpec
-from sbert_core.encoder.fingerprint import digest
+from sbert_core.digest import digest
 from sbert_core.neighbours.alike import LARGEST, Alike
 from sbert_core.neighbours.join import Turn
 from sbert_core.vectors.pieces import sampled

@@ -18,7 +18,7 @@ from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import PrepareSpec
 from sbert_core.corpus.files import CorpusFile, find_corpus
-from sbert_core.encoder.fingerprint import digest
+from sbert_core.digest import digest
 from sbert_core.training.examples import ExampleFormat, LabelRules
 from sbert_core.training.splits import dealt, first_of, is_dev
 from workers.examples import ExampleJob, FileRows, read_examples, text_keys_of, write_rows

@@ -26,6 +26,8 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # else Ray's own C++ log lines reach the terminal
+    # Ray Train sees what its workers report only when it looks, every 2 s by itself.
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
 }
 # A unix socket's path holds at most 107 bytes, and Ray appends up to 64 to its folder.
 LONGEST_RAY_HOME = 42
@@ -37,9 +39,14 @@ FRUGAL = {
     "RAY_enable_metrics_collection": "0",
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
     "AUTOSCALER_UPDATE_INTERVAL_S": "60",
+    # Ray Train asks the dashboard about itself and waits 13 s at its end for one that is not there;
+    # an address where nobody listens is an answer at once.
+    "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:1",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one process less; nobody preempts this machine
 }
 OBJECT_STORE_BYTES = 512 * 2**20
 CONNECT_SECONDS = 10.0
+_held: list[str | None] = []  # the address of the session this process is in
 
 
 def num_cores() -> int:
@@ -66,8 +73,12 @@ def ray_session(
 ) -> Iterator[None]:
     """Join the Ray at `address`, or start one that writes only to a fresh folder in `folder`.
 
-    The embedded Ray gets a token of its own, readable by its user alone.
+    The embedded Ray gets a token of its own, readable by its user alone. A session inside another
+    of the same address is that one: the stages of a run share their workers.
     """
+    if address in _held:
+        yield
+        return
     with _ray_home(folder) as home:
         token = {} if address else FRUGAL | {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
         # Workers import from the driver's working directory first. From an empty one, a user's
@@ -76,8 +87,10 @@ def ray_session(
             try:
                 with contextlib.chdir(home), _own_signals(), _silent_start():
                     _connect(home, address, num_cpus)
+                _held.append(address)
                 yield
             finally:
+                _held.clear()
                 ray.shutdown()
 
 

@@ -35,8 +35,8 @@ from pipelines.models import local_model
 from pipelines.progress import polled, progress
 from pipelines.session import job_session, num_cores
 from pipelines.specs import TrainSpec
+from sbert_core.digest import digest, folder_digest
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.fingerprint import digest, folder_digest
 from sbert_core.encoder.head import Normalize
 from sbert_core.report.chart import Series, line_chart
 from sbert_core.storage import storage_at

@@ -5,6 +5,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_API_SERVER_ADDRESS"] = "http://127.0.0.1:1"  # as an embedded Ray has it
 
 import pytest
 import torch
@@ -108,6 +109,19 @@ def tiny_model(family: str, seed: int = 0) -> PreTrainedModel:
     return model
 
 
+def pytest_collection_modifyitems(items):
+    """Files that start Ray first, the longest at the front: none is left alone at the end."""
+    longest = ("test_train.py", "test_kills.py", "test_embed.py", "test_embed_s3.py")
+
+    def place(item):
+        name = item.path.name
+        if name in longest:
+            return longest.index(name)
+        return len(longest) + (item.get_closest_marker("ray") is None)
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def plain_encoder_folder(tmp_path_factory):
     """family -> folder of a plain Hugging Face encoder."""
@@ -163,8 +177,8 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def ray_address():
-    """One Ray for all tests of jobs, in processes of its own; every job joins and leaves it."""
+def ray_cluster():
+    """One Ray for all tests of jobs, in processes of its own."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - only jobs that need Ray pay for it
 
     before = os.environ.get("RAY_AUTH_MODE")
@@ -182,3 +196,12 @@ def ray_address():
     os.environ.pop("RAY_AUTH_MODE")
     if before is not None:
         os.environ["RAY_AUTH_MODE"] = before
+
+
+@pytest.fixture(scope="module")
+def ray_address(ray_cluster, tmp_path_factory):
+    """The tests of a file stay connected, so that their jobs find warm workers."""
+    from pipelines.session import ray_session  # noqa: PLC0415
+
+    with ray_session(tmp_path_factory.mktemp("ray"), address=ray_cluster):
+        yield ray_cluster

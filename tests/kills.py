@@ -78,13 +78,6 @@ class Job:
         ]
 
 
-def undisturbed(words: list[str], log: Path) -> None:
-    """One run from beginning to end."""
-    job = Job(words, log)
-    job.start()
-    assert job.wait() == 0, log.read_text()
-
-
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
     while pid in parents and pid != ancestor:
         pid = parents[pid]

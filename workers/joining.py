@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import torch
 
 from sbert_core.neighbours.alike import Alike, expanded, inner_pairs, vector_digests
 from sbert_core.neighbours.join import Block, Turn, joined
@@ -134,7 +133,6 @@ def edges_name(job: JoinJob, a: BlockOf, b: BlockOf) -> str:
 
 def join_blocks(job: JoinJob, a: BlockOf, b: BlockOf) -> int:
     """Write the edges between two blocks; how many there are."""
-    torch.set_num_threads(1)
     board = Board(job.run)
     num_edges = 0
     with job.storage.work_folder() as temporary:

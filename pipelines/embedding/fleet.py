@@ -14,8 +14,8 @@ import numpy as np
 import ray
 from ray.data import ActorPoolStrategy, DataContext
 
+from pipelines.embedding.pinned import PinnedModel
 from pipelines.embedding.planning import Plan
-from pipelines.models import PinnedModel
 from pipelines.progress import polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
 from pipelines.session import job_session

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.artifacts import WORK, Writer
-from pipelines.models import PinnedModel
+from pipelines.embedding.pinned import PinnedModel
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus
-from sbert_core.encoder.fingerprint import digest
+from sbert_core.digest import digest
 
 SHAPING = ("template", "id_column", "id", "carry", "where", "long", "dtype", "unit_rows")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipelines.artifacts import DATA, Artifact, Manifest, Writer
 from pipelines.specs import IndexSpec
-from sbert_core.encoder.fingerprint import digest
+from sbert_core.digest import digest
 from sbert_core.neighbours.index import IndexKind
 from workers.index_shard import IndexJob
 

@@ -6,12 +6,9 @@ Gives up: library versions are not ingredients; artifacts record them beside the
 """
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -23,18 +20,6 @@ VOLATILE_CONFIG = re.compile(
     r"|chunk_size_feed_forward|initializer_(range|factor)|(bos|eos|sep|cls)_token_id|return_dict"
     r"|output_\w+|\w*dropout\w*|_?attn_implementation|summary_\w+"
 )
-
-
-def digest(ingredients: Mapping[str, object]) -> str:
-    """One name for a set of named, JSON-like ingredients, whatever their order."""
-    text = json.dumps(ingredients, sort_keys=True, ensure_ascii=True, default=_spelled)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _spelled(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        raise TypeError("an array is printed cut short; give a list")
-    return str(value)
 
 
 def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
@@ -50,16 +35,6 @@ def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
         values = weight.detach().to("cpu", torch.float32).contiguous()
         total.update(f"{name} {tuple(values.shape)}\n".encode())
         total.update(values.numpy().data)
-    return total.hexdigest()
-
-
-def folder_digest(folder: Path) -> str:
-    """One name for all files of a folder."""
-    total = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
     return total.hexdigest()
 
 

@@ -19,19 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert_core.digest import digest
 from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
-from sbert_core.encoder.fingerprint import architecture, digest, weights_digest
+from sbert_core.encoder.fingerprint import architecture, weights_digest
 from sbert_core.encoder.folder import Parts, read_parts, write_parts
 from sbert_core.encoder.head import Dense, sentence_vectors
-from sbert_core.encoder.hub import local_folder
 from sbert_core.encoder.limits import checked_dim, checked_length, positive
 from sbert_core.encoder.pooling import Pooling, pool
 from sbert_core.encoder.probe import best_budget, is_batch_invariant
 from sbert_core.encoder.prompts import chosen_prompt, document_prompt, query_prompt
 from sbert_core.encoder.run import Progress, encoded_texts
 from sbert_core.encoder.tokens import TextTokenizer, TokenPlaces, Tokens
+from sbert_core.hub import local_folder
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 TILE = 1024  # rows of a tile: 4 MB of bounds, of which a core's cache holds most
 LEADS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768)
@@ -106,12 +105,11 @@ def joined(a: Block, b: Block, threshold: float, *, is_same: bool = False) -> It
     """Pairs of two blocks, tile by tile; of a block with itself each unordered pair once."""
     # Rounding of coordinates and of a sum of L + 1 products can take this much off a bound.
     floor = np.float32(threshold) - (a.short.shape[1] + 4) * FLOAT32_STEP
-    short_a, short_b = torch.from_numpy(a.short), torch.from_numpy(b.short).T
     for first_a in range(0, len(a), TILE):
         tile_a = slice(first_a, first_a + TILE)
         for first_b in range(first_a if is_same else 0, len(b), TILE):
             tile_b = slice(first_b, first_b + TILE)
-            bounds = torch.mm(short_a[tile_a], short_b[:, tile_b]).numpy()
+            bounds = a.short[tile_a] @ b.short[tile_b].T
             is_diagonal = is_same and first_a == first_b
             for rows_a, rows_b in _candidates(bounds, floor, a, b, tile_a, tile_b):
                 if is_diagonal:
@@ -127,7 +125,7 @@ def _candidates(
     flat = np.flatnonzero(bounds.reshape(-1) >= floor)
     if len(flat) > DENSE_SHARE * bounds.size:
         full_a, full_b = (unit_rows(side) for side in (a.vectors[tile_a], b.vectors[tile_b]))
-        cos = (torch.from_numpy(full_a) @ torch.from_numpy(full_b).T).numpy()
+        cos = full_a @ full_b.T
         flat = np.flatnonzero(cos.reshape(-1) >= floor)
     if len(flat):
         width = bounds.shape[1]

@@ -6,6 +6,7 @@ import random
 import pytest
 from embedding import (
     assert_nothing_but_the_artifact,
+    embed,
     published_bytes,
     quarantine_of,
     rows_of,
@@ -37,20 +38,12 @@ def words(corpus, out, model) -> list[str]:
     return ["embed", str(corpus), "--out", str(out), "--model", str(model), *options]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(corpus, minilm_folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("undisturbed") / "out"
-    job = Job(words(corpus, out, minilm_folder), out.with_suffix(".log"))
-    job.start()
-    assert job.wait() == 0, job.log.read_text()
-    return out
-
-
-def test_kills_at_random_moments_change_no_byte(corpus, minilm_folder, undisturbed, tmp_path):
+def test_kills_at_random_moments_change_no_byte(corpus, minilm_folder, ray_address, tmp_path):
+    embed(corpus, tmp_path / "calm", minilm_folder, unit_rows=256, address=ray_address)
     rng = random.Random(int(os.environ.get("SBERT_CHAOS_SEED", "7")))
     pending = [KINDS[number % len(KINDS)] for number in range(KILLS)]
     rng.shuffle(pending)
-    want = published_bytes(undisturbed)
+    want = published_bytes(tmp_path / "calm")
     round_number = 0
     while pending:
         out = tmp_path / f"out-{round_number}"
@@ -116,25 +109,25 @@ def sabotaged(tmp_path, plan: str) -> dict[str, str]:
 
 
 def test_row_that_kills_its_process_is_quarantined_alone(minilm_folder, tmp_path):
-    texts = sentences(300)
-    texts[77] = "a deadly word"
+    texts = sentences(40)
+    texts[27] = "a deadly word"
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(texts)})
     out = tmp_path / "out"
-    job = Job(words(corpus, out, minilm_folder), tmp_path / "log", sabotaged(tmp_path, "deadly"))
+    options = [*words(corpus, out, minilm_folder), "--unit-rows", "20"]
+    job = Job(options, tmp_path / "log", sabotaged(tmp_path, "deadly"))
     job.start()
     assert job.wait() == 0, job.log.read_text()
     bad = [(row["id"], row["reason"]) for row in quarantine_of(out)]
-    assert bad == [("r77", "kills the encoder's process")]
-    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(300) if n != 77]
+    assert bad == [("r27", "kills the encoder's process")]
+    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(40) if n != 27]
 
 
-def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, tmp_path):
+def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, ray_address, tmp_path):
     out = tmp_path / "out"
     small = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(1500))})
     options = words(small, out, minilm_folder)
-    first = Job([*options, "--limit", "1"], tmp_path / "log")
-    first.start()
-    assert first.wait() == 0, first.log.read_text()
+    here = {"unit_rows": 256, "address": ray_address}
+    embed(small, out, minilm_folder, limit=1, **here)
     before = published_bytes(out)
     job = Job(options, tmp_path / "full.log", sabotaged(tmp_path, "full"))
     job.start()
@@ -142,9 +135,7 @@ def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, tmp_path):
     last = job.log.read_text().splitlines()[-1]
     assert "No space left on device; 0 of 6 units are saved" in last
     assert published_bytes(out) == before
-    again = Job(options, tmp_path / "log")
-    again.start()
-    assert again.wait() == 0
+    embed(small, out, minilm_folder, **here)
     assert len(table_of(out)) == 1500
     assert_nothing_but_the_published(out)
 

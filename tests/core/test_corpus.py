@@ -168,9 +168,9 @@ JSONL = "\n".join(
     ("name", "data"),
     [
         ("x.csv", CSV.encode()),
-        ("x.csv.gz", gzip.compress(CSV.encode())),
+        ("x.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
         ("x.jsonl", JSONL.encode()),
-        ("x.jsonl.gz", gzip.compress(JSONL.encode())),
+        ("x.jsonl.gz", gzip.compress(JSONL.encode(), mtime=0)),
     ],
 )
 def test_csv_and_json_lines_become_parquet_with_text_ids(name, data, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from conftest import FAMILIES
 
+from sbert_core.digest import digest
 from sbert_core.encoder import Encoder, Pooling, Precision
-from sbert_core.encoder.fingerprint import digest
 
 
 @pytest.fixture

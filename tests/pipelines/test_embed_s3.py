@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding import quarantine_of, rows_of, sentences, table_of, vectors_of, write_corpus
+from embedding import embed, quarantine_of, rows_of, sentences, table_of, vectors_of, write_corpus
 
 from pipelines.artifacts import Artifact
 from pipelines.open_index import Index
@@ -124,7 +124,9 @@ def test_only_one_writer_holds_a_prefix_and_a_dead_ones_lease_ends(bucket, monke
 
 
 @pytest.mark.ray
-def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(bucket, bert_folder, tmp_path):
+def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(
+    bucket, bert_folder, ray_address, tmp_path
+):
     texts = sentences(90)
     files = {"a.parquet": rows_of([*texts[:50], None]), "b.parquet": rows_of(texts[45:], 1000)}
     corpus = write_corpus(tmp_path / "in", files)
@@ -137,7 +139,7 @@ def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(bucket, bert_folder,
     out = f"{bucket}/vectors"
     run = embedded(remote.uri, out, f"{bucket}/model")
     assert (run["rows"], run["quarantined"], run["embedded"]) == (95, 1, 90)
-    embedded(corpus, tmp_path / "out", bert_folder)
+    embed(corpus, tmp_path / "out", bert_folder, unit_rows=16, address=ray_address)
     assert table_of(out).equals(table_of(tmp_path / "out"))
     assert [row["reason"] for row in quarantine_of(out)] == ["null"]
     names = {stat.name for stat in storage_at(out).list()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from embedding import assert_nothing_but_the_artifact, published_bytes
-from kills import Job, undisturbed
+from kills import Job
 from synthetic import random_vectors, topical_vectors, write_vectors
 
 from pipelines import index as index_job
@@ -89,11 +89,11 @@ def test_what_one_line_says(tmp_path, ray_address):
     assert (done.exit_code, "the query is empty" in done.output) == (2, True), done.output
 
 
-def test_kills_change_no_byte(tmp_path):
+def test_kills_change_no_byte(tmp_path, ray_address):
     """A task killed by itself, then the driver; shards that were done are not built again."""
     write_vectors(tmp_path / "v", topical_vectors(24_000, 64))
     words = ["index", str(tmp_path / "v"), "--shards", "6", "--out"]
-    undisturbed([*words, str(tmp_path / "calm")], tmp_path / "log")
+    indexed(tmp_path / "v", tmp_path / "calm", ray_address, shards=6, recall_sample=1000)
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
     job.start()
     os.kill(job.until(lambda: job.victims("index task"))[0], signal.SIGKILL)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from embedding import assert_nothing_but_the_artifact, published_bytes
-from kills import Job, undisturbed
+from kills import Job
 from synthetic import topical_vectors, write_vectors
 
 from pipelines import pairs as pairs_job
@@ -97,10 +97,10 @@ def test_a_giant_group_is_a_group(tmp_path, ray_address):
     assert not (tmp_path / "q").exists()
 
 
-def test_a_killed_run_goes_on(tmp_path):
+def test_a_killed_run_goes_on(tmp_path, ray_address):
     write_vectors(tmp_path / "v", topical_vectors(30_000, 96))
     words = ["pairs", str(tmp_path / "v"), "--threshold", "0.6", "--out"]
-    undisturbed([*words, str(tmp_path / "calm")], tmp_path / "log")
+    joined(tmp_path / "v", tmp_path / "calm", ray_address, threshold=0.6)
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
     job.start()
     job.until(lambda: list(tmp_path.glob("out/_work/*/edges-*.arrow")))
