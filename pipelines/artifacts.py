@@ -27,8 +27,10 @@ RUN = "_run.json"
 WORK = "_work"
 DATA = "data"
 QUARANTINE = "_quarantine"
-GROUPS = "groups"
-FOLDERS = (DATA, QUARANTINE, GROUPS)
+GROUPS = "groups"  # of pairs: rows that are all alike
+KEEP = "keep"  # of clusters: ids that are kept
+CHANGES = "changes"  # of clusters: what an update decided otherwise
+FOLDERS = (DATA, QUARANTINE, GROUPS, KEEP, CHANGES)
 READ_ROWS = 8192
 LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
 
@@ -44,6 +46,14 @@ class IncompleteArtifact(RuntimeError):
 
 class PartialWork(RuntimeError):
     """The run ended early; what it did is saved and the same command goes on."""
+
+
+class GateFailed(RuntimeError):
+    """The result is not good enough by a measure the user set; nothing was published."""
+
+
+class TargetMissed(GateFailed):
+    """No effort reaches the recall that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +72,7 @@ class Manifest:
     """What a published artifact says of itself.
 
     facts: counts and measurements that depend on the input and the spec alone.
-    groups: beside pairs, rows that are all alike and would give too many of them.
+    beside: lists that go with the data, in folders of their own.
     """
 
     kind: str
@@ -76,21 +86,26 @@ class Manifest:
     made_from: dict[str, Any]
     facts: dict[str, Any]
     versions: dict[str, str]
-    groups: tuple[DataFile, ...] = ()
+    beside: tuple[DataFile, ...] = ()
 
     @property
     def listed(self) -> tuple[DataFile, ...]:
-        return (*self.files, *self.quarantine, *self.groups)
+        return (*self.files, *self.quarantine, *self.beside)
 
     def to_json(self) -> bytes:
         return (json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
-        fields = json.loads(data)
-        for name in ("files", "quarantine", "groups"):
-            fields[name] = tuple(DataFile(**file) for file in fields.get(name, ()))
-        return cls(**fields)
+        try:
+            fields = json.loads(data)
+            for name in ("files", "quarantine", "beside"):
+                fields[name] = tuple(DataFile(**file) for file in fields[name])
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(
+                f"{MANIFEST} is broken or of another version ({error}); make the artifact again"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +134,22 @@ class Artifact:
             raise ValueError(f"{place} holds no rows; embed a corpus that has some")
         return found
 
+    @classmethod
+    def pairs(cls, place: str | Path) -> "Artifact":
+        """All pairs of one corpus above a threshold."""
+        found = cls.open(place)
+        if found.manifest.kind != "pairs":
+            raise ValueError(
+                f"{place} holds {found.manifest.kind}, not pairs; make some with sbert pairs"
+            )
+        if "b" in found.manifest.made_from or found.manifest.spec["top_k"] is not None:
+            kind = "of two corpora" if "b" in found.manifest.made_from else "of nearest rows"
+            raise ValueError(
+                f"{place} holds pairs {kind}; give all pairs of one corpus: sbert pairs VECTORS "
+                "--threshold T"
+            )
+        return found
+
     @property
     def folder(self) -> str:
         """The published data folder, for any Parquet reader."""
@@ -143,9 +174,10 @@ class Artifact:
         """Rows that have no result, with reasons."""
         return self._batches(self.manifest.quarantine, None)
 
-    def grouped(self) -> Iterator[pa.RecordBatch]:
-        """Rows of groups that stand in the place of pairs."""
-        return self._batches(self.manifest.groups, None)
+    def beside(self, folder: str) -> Iterator[pa.RecordBatch]:
+        """Rows of a list that goes with the data."""
+        files = [file for file in self.manifest.beside if file.path.startswith(f"{folder}/")]
+        return self._batches(files, None)
 
     def _batches(
         self, files: Sequence[DataFile], columns: Sequence[str] | None

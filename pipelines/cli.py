@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from pipelines import STAGES
-from pipelines.options import number_or_auto, numbers_of, range_of, unescaped, words_of
+from pipelines.options import band_of, number_or_auto, numbers_of, range_of, unescaped, words_of
 from pipelines.running import run_job
 from pipelines.words import (
+    apply_text,
+    cluster_text,
     demo_text,
     embed_text,
     index_text,
@@ -19,10 +21,13 @@ from pipelines.words import (
     prepare_text,
     search_json,
     search_text,
+    threshold_text,
     train_text,
 )
 
 if TYPE_CHECKING:
+    from pipelines.apply import ApplyReport
+    from pipelines.cluster import ClusterReport
     from pipelines.demo import DemoReport
     from pipelines.evaluate import EvaluateReport
     from pipelines.index import IndexReport
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from pipelines.pairs import PairsReport
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
+    from pipelines.threshold import ThresholdReport
     from pipelines.train import TrainReport
 
 Value = TypeVar("Value")
@@ -52,9 +58,16 @@ def main() -> None:
 
 
 def job(command: Callable[..., None]) -> Callable[..., None]:
-    """The options every job has."""
+    """The options of every job on Ray."""
+    place = click.option(
+        "--address", envvar="RAY_ADDRESS", help="Ray cluster; embedded by default."
+    )
+    return place(local_job(command))
+
+
+def local_job(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a job that runs where it is called."""
     options = (
-        click.option("--address", envvar="RAY_ADDRESS", help="Ray cluster; embedded by default."),
         click.option("--debug", is_flag=True, help="Show tracebacks and more log lines."),
         click.option("--json-log", is_flag=True, help="Log lines as JSON."),
     )
@@ -295,15 +308,87 @@ def search(debug: bool, json_log: bool, as_json: bool, **options: object) -> Non
 @main.command()
 @click.argument("vectors")
 @click.option("--out", required=True, help="Folder or s3:// URI of the pairs.")
-@click.option("--threshold", type=float, default=0.9, show_default=True, help="Least cosine.")
+@click.option("--threshold", type=float, help="Least cosine; 0.9, or none with --top-k.")
 @click.option("--against", help="Vectors to compare with instead of the rows themselves.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "exact", "ivf"]),
+    default="auto",
+    show_default=True,
+    help="All pairs; through cells, with a certificate; or what fits.",
+)
+@click.option(
+    "--recall", type=float, default=0.99, show_default=True, help="What ivf must be sure of."
+)
+@click.option("--top-k", type=int, help="The K nearest rows of each row instead.")
 @click.option("--max-edges", type=int, help="Stop before writing if there are more pairs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of samples.")
+@click.option("--rerank", help="Cross-encoder that scores the pairs in --band.")
+@click.option("--band", default="0.85:0.95", show_default=True, help="Cosines LOW:HIGH to rerank.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of samples and cells.")
 @job
-def pairs(debug: bool, json_log: bool, **options: object) -> None:
-    """Find all pairs of rows that are at least as similar as a threshold; none is missed."""
+def pairs(debug: bool, json_log: bool, band: str, **options: object) -> None:
+    """Find all pairs of rows that are at least as similar as a threshold."""
+    options["band"] = parsed(band_of, band, "--band")
     report: PairsReport = run_job("pairs", "PairsSpec", debug, json_log, **options)
     click.echo(pairs_text(report))
+
+
+@main.command()
+@click.argument("source", metavar="VECTORS|PAIRS")
+@click.option("--labelled", help="Pairs of ids with a label 1 (same) or 0: id_a, id_b, label.")
+@click.option("--samples", type=int, default=3, show_default=True, help="Pairs shown at a level.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@local_job
+def threshold(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
+    """Help to choose a threshold: chance pairs and samples by cosine, or scores against labels."""
+    report: ThresholdReport = run_job("threshold", "ThresholdSpec", debug, json_log, **options)
+    click.echo(threshold_text(report, as_json))
+
+
+@main.command()
+@click.argument("pairs")
+@click.option("--out", required=True, help="Folder or s3:// URI of the clusters.")
+@click.option(
+    "--method",
+    type=click.Choice(["leaders", "components"]),
+    default="leaders",
+    show_default=True,
+    help="How rows are grouped; what is kept follows leaders.",
+)
+@click.option("--threshold", "thresholds", type=float, multiple=True, help="That of the pairs.")
+@click.option("--keep", default="", help='First choice first: "source=a>b,longest,newest:date".')
+@click.option("--protect", help="Ids never to remove: lines of text, or a table with a column id.")
+@click.option("--metadata", help="Corpus with the columns of --keep that the vectors lack.")
+@click.option("--vectors", help="Where the vectors are now, if they moved.")
+@click.option("--min-rerank", type=float, help="Leave out pairs with a lower cross-encoder score.")
+@click.option(
+    "--max-cluster-share",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Of all rows that one component may chain together.",
+)
+@click.option("--topics", type=int, help="Also sort rows into K topics, named by keywords.")
+@click.option("--compare-fresh", is_flag=True, help="Say how an update differs from a fresh run.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of topics.")
+@local_job
+def cluster(debug: bool, json_log: bool, **options: object) -> None:
+    """Decide which rows to keep; every other row has a kept witness."""
+    report: ClusterReport = run_job("cluster", "ClusterSpec", debug, json_log, **options)
+    click.echo(cluster_text(report))
+
+
+@main.command()
+@click.argument("clusters")
+@click.argument("corpus")
+@click.option("--out", required=True, help="Folder or s3:// URI of the smaller corpus.")
+@click.option("--threshold", type=float, help="Which one, if the clusters have several.")
+@job
+def apply(debug: bool, json_log: bool, **options: object) -> None:
+    """Write the corpus without removed rows: same files, schema and order."""
+    report: ApplyReport = run_job("apply", "ApplySpec", debug, json_log, **options)
+    click.echo(apply_text(report))
 
 
 @main.command()

@@ -191,8 +191,13 @@ class Index:
         sizes = [record["rows"] for record in self.manifest.facts["shard_records"]]
         ends = np.cumsum(sizes)
         owner = np.searchsorted(ends, rows, side="right")
+        numbers = np.unique(owner).tolist()
+        if len(numbers) == 1:
+            [own] = numbers
+            places = rows - (ends[own] - sizes[own])
+            return self.shard(own).rows.select(list(names)).take(pa.array(places))
         pieces, order = [], []
-        for number in np.unique(owner).tolist():
+        for number in numbers:
             mine = np.flatnonzero(owner == number)
             places = rows[mine] - (ends[number] - sizes[number])
             pieces.append(self.shard(number).rows.select(list(names)).take(pa.array(places)))

@@ -13,12 +13,16 @@ def numbers_of(text: str) -> tuple[int, ...]:
         raise ValueError(f"{text!r} is not 256,128") from None
 
 
-def range_of(text: str) -> tuple[float, float]:
+def range_of(text: str, mark: str = ",") -> tuple[float, float]:
     try:
-        low, high = (float(part) for part in text.split(","))
+        low, high = (float(part) for part in text.split(mark))
     except ValueError:
-        raise ValueError(f"{text!r} is not LOW,HIGH") from None
+        raise ValueError(f"{text!r} is not LOW{mark}HIGH") from None
     return low, high
+
+
+def band_of(text: str) -> tuple[float, float]:
+    return range_of(text, ":")
 
 
 def number_or_auto(text: str) -> int | None:

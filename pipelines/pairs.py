@@ -1,54 +1,45 @@
-"""Vectors -> all pairs of rows that are at least as similar as a threshold.
+"""Vectors -> pairs of rows that are at least as similar as a threshold, or each row's nearest.
 
 In:  a vectors artifact, or two of the same space.
-Out: a pairs artifact: `id_a`, `id_b`, `cos`, every pair once, none missing. Groups of more than a
-     thousand rows with equal vectors are listed as groups; one row of each stands in the pairs.
+Out: a pairs artifact: `id_a`, `id_b`, `cos`. Exactly (none missing) or through cells, with a
+     certificate of the share that was found. Groups of more than a thousand rows with equal
+     vectors are listed as groups; one row of each stands in the pairs.
 
-Blocks of rows are joined two by two as Ray tasks; every finished block pair is a file that a rerun
-takes up.
+Blocks of rows are joined as Ray tasks; every finished step is a file that a rerun takes up. Pairs
+of a grown vectors artifact are those of before and those of new rows with all.
 """
 
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-import numpy as np
-import ray
-
-from pipelines.artifacts import DATA, WORK, Artifact, DataFile, Manifest, Writer, library_versions
+from pipelines.artifacts import DATA, WORK, DataFile, Manifest, Writer
 from pipelines.joining import plan
+from pipelines.joining.cells import CellJoin, certificate_json
+from pipelines.joining.exact import Found, exact_edges
+from pipelines.joining.goal import Goal
+from pipelines.joining.ground import Ground, TooManyEdges
+from pipelines.joining.growth import Growth
+from pipelines.joining.nearest import nearest_files
+from pipelines.joining.publishing import manifest_of
+from pipelines.joining.writing import group_files, no_pairs, pair_files
 from pipelines.phases import Phases
-from pipelines.progress import polled, progress
-from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import PairsSpec
-from sbert_core.digest import digest
-from sbert_core.neighbours.alike import LARGEST, Alike
-from sbert_core.neighbours.join import Turn
-from sbert_core.vectors.pieces import sampled
-from workers.joining import (
-    WRITTEN_EDGES,
-    BlockOf,
-    JoinJob,
-    Side,
-    array_name,
-    edges_name,
-    join_blocks,
-    part_digests,
-    sampled_rows,
-    write_block,
-    write_equal,
-    write_groups,
-    write_nothing,
-    write_part,
-)
+from workers.join_blocks import JoinJob, Side
+from workers.pair_parts import Finish
 
 log = logging.getLogger(__name__)
+
+CERTIFICATE = "certificate.json"
+# Up to here `auto` looks at everything: two hours of one core, about three million rows at 0.9.
+EXACT_CORE_SECONDS = 7200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairsReport:
-    """What was found."""
+    """What was found. certificate: of an approximate join."""
 
     out: str
     folder: str
@@ -56,8 +47,11 @@ class PairsReport:
     rows: int
     distinct: int
     threshold: float
+    top_k: int | None
     groups: int
-    leading: int
+    method: str
+    grown: dict[str, Any] | None
+    certificate: dict[str, Any] | None
     seconds: float
     is_new: bool = True
 
@@ -65,181 +59,152 @@ class PairsReport:
 def run(spec: PairsSpec) -> PairsReport:
     """Join, unless the pairs of these vectors are there already."""
     phases = Phases()
-    vectors = Artifact.vectors(spec.vectors)
-    others = vectors if spec.against is None else Artifact.vectors(spec.against)
-    _check_spaces(spec, vectors, others)
-    files = [[file.sha256 for file in side.manifest.files] for side in (vectors, others)]
-    identity = {"threshold": spec.threshold, "files": files, "against": spec.against is not None}
-    generation = digest(identity)[:16]
+    goal = Goal.of(spec)
     with Writer.claim(spec.out) as out:
-        current = out.current
-        if current is not None and current.kind != "pairs":
-            raise ValueError(f"{spec.out} holds {current.kind}, not pairs; choose another --out")
-        if current is not None and current.generation == generation:
-            out.storage.delete([WORK])
-            return _report(spec, current, 0.0, is_new=False)
-        with job_session(spec.out, spec.address):
-            a = plan.side_of("a", vectors)
-            job = JoinJob(
-                run=generation,
-                out=out.storage.uri,
-                work=f"{WORK}/{generation}",
-                folder=f"{DATA}/{generation}",
-                threshold=spec.threshold,
-                a=a,
-                b=a if spec.against is None else plan.side_of("b", others),
+        if out.current is not None and out.current.kind != "pairs":
+            raise ValueError(
+                f"{spec.out} holds {out.current.kind}, not pairs; choose another --out"
             )
-            manifest = Join(spec, job, out).run(vectors, others)
-        out.publish(manifest, rows_in=manifest.rows, run={"seconds": phases.total})
+        if out.current is not None and out.current.generation == goal.generation:
+            out.storage.delete([WORK])
+            return _report(spec, out.current, 0.0, is_new=False)
+        with job_session(spec.out, spec.address):
+            manifest = Join(goal, out, phases).manifest()
+        _refuse_more(goal, manifest, out)
+        certificate = manifest.facts["certificate"]
+        if certificate is not None:
+            out.storage.put(CERTIFICATE, certificate_json(certificate))
+        run_facts = {"phases": phases.seconds, "seconds": phases.total}
+        out.publish(manifest, rows_in=manifest.rows, run=run_facts)
+        if certificate is None:
+            out.storage.delete([CERTIFICATE])
         return _report(spec, manifest, phases.total)
 
 
-def _check_spaces(spec: PairsSpec, vectors: Artifact, others: Artifact) -> None:
-    own, other = (side.manifest.spec["space"] for side in (vectors, others))
-    if own != other:
-        raise ValueError(
-            f"{spec.vectors} holds vectors of space {own[:12]}, {spec.against} of {other[:12]}; "
-            "they cannot be compared: embed both with one model"
+def _refuse_more(goal: Goal, manifest: Manifest, out: Writer) -> None:
+    most = goal.spec.max_edges
+    if most is not None and manifest.rows > most:
+        out.storage.delete([WORK, f"{DATA}/{goal.generation}"])
+        raise TooManyEdges(
+            f"{manifest.rows:,} pairs were found, more than --max-edges {most:,}; nothing was "
+            "published: raise the threshold or allow more edges"
         )
 
 
 class Join:
-    """One run of the exact join."""
+    """One run towards a goal."""
 
-    def __init__(self, spec: PairsSpec, job: JoinJob, out: Writer) -> None:
-        self.spec = spec
-        self.job = job
-        self.storage = out.storage
+    def __init__(self, goal: Goal, out: Writer, phases: Phases) -> None:
+        self.goal = goal
+        self.spec = goal.spec
+        self.out = out
+        self.phases = phases
+        self.finish = self._finish()
 
-    def run(self, vectors: Artifact, others: Artifact) -> Manifest:
-        sides = [self.job.a] if self.job.is_self else [self.job.a, self.job.b]
-        alike = {side.name: self._alike(side) for side in sides}
-        turn = self._turn(sides, alike)
-        blocks = {side.name: plan.blocks_of(side, alike[side.name]) for side in sides}
-        self._write_blocks([block for own in blocks.values() for block in own], turn)
-        rows, columns = blocks[self.job.a.name], blocks[self.job.b.name]
-        pairs = [
-            (a, b) for a in rows for b in columns if not self.job.is_self or a.number <= b.number
-        ]
-        self._join(pairs)
-        files = self._parts(rows, pairs, alike)
-        groups = [
-            DataFile(**made, source={"side": side.name})
-            for side in sides
-            if len(alike[side.name].large())
-            for made in in_order(write_groups, [(self.job, side, alike[side.name])])
-        ]
-        return self._manifest(vectors, others, files, groups, alike, turn)
+    def manifest(self) -> Manifest:
+        """Find the pairs and write them; everything but publishing."""
+        growth = Growth.of(self.goal, self.out.current)
+        grown = None if growth is None else self._grown(growth)
+        return grown or self._whole()
 
-    def _turn(self, sides: list[Side], alike: dict[str, Alike]) -> Turn:
-        """A basis for all rows, once the number of pairs is known to be bearable."""
-        samples, ids = [], []
-        for side in sides:
-            chosen = sampled(side.pieces, plan.SAMPLED_ROWS, (self.spec.seed,))
-            found = in_order(sampled_rows, [(side, piece) for piece in chosen])
-            ids.append([i for own, _ in found for i in own])
-            samples.append(np.concatenate([vectors for _, vectors in found]))
-        num_rows = [sum(piece.num_rows for piece in side.pieces) for side in sides]
-        expected = plan.expected_pairs(
-            samples[0], samples[-1], (num_rows[0], num_rows[-1]), self.spec.threshold
+    def _finish(self) -> Finish | None:
+        if self.goal.rerank is None:
+            return None
+        # Loaded by name: a join without a model has no use for torch, which takes 4 s.
+        maker = import_module("workers.reranking").Reranker
+        low, high = self.spec.band
+        corpora = {name: side.manifest.made_from for name, side in self.goal.sides.items()}
+        corpora |= {"new": corpora["a"], "old": corpora["a"]}
+        return maker(model=self.goal.rerank[0], low=low, high=high, corpora=corpora)
+
+    def _job(self, a: Side, b: Side, work: str = "") -> JoinJob:
+        return JoinJob(
+            run=self.goal.generation,
+            out=self.out.storage.uri,
+            work=f"{WORK}/{self.goal.generation}{work}",
+            folder=f"{DATA}/{self.goal.generation}",
+            threshold=self.spec.least_cos,
+            a=a,
+            b=b,
+            is_ordered=self.spec.against is None,
         )
-        number = expected.num_pairs
-        if self.job.is_self:
-            number = number / 2 + alike[self.job.a.name].num_pairs
-        log.info("about %s pairs expected, from a sample", f"{number:,.0f}")
-        if self.spec.max_edges is not None and number > self.spec.max_edges:
-            raise ValueError(
-                f"about {number:,.0f} pairs reach {self.spec.threshold:g}, more than --max-edges "
-                f"{self.spec.max_edges:,}; the row with id {ids[0][expected.densest]!r} alone has "
-                f"about {expected.densest_pairs:,.0f}: raise the threshold, remove that group or "
-                "allow more edges"
+
+    def _whole(self) -> Manifest:
+        a = plan.side_of("a", self.goal.vectors)
+        b = a if self.spec.against is None else plan.side_of("b", self.goal.others)
+        job = self._job(a, b)
+        with self.phases("plan"):
+            ground = Ground.of(
+                job, self.spec.seed, max_edges=self.spec.max_edges, top_k=self.spec.top_k
             )
-        return Turn.of(np.concatenate(samples), self.spec.threshold)
+        certificate = None
+        groups: list[DataFile] = []
+        if self.spec.top_k is not None:
+            method = "exact"
+            with self.phases("join"):
+                files = nearest_files(ground, self.spec.top_k)
+        else:
+            with self.phases("join"):
+                method, found = self._found(ground)
+            certificate = found.certificate
+            with self.phases("write"):
+                files = pair_files(ground, found, self.finish)
+                groups = group_files(ground)
+        facts = {**ground.facts, "certificate": certificate, "grown": None}
+        files = files or no_pairs(job, self.finish)
+        return manifest_of(self.goal, files, groups, method, facts)
 
-    def _alike(self, side: Side) -> Alike:
-        digests = in_order(part_digests, [(side, piece) for piece in side.pieces])
-        return Alike.of(np.concatenate(digests))
+    def _found(self, ground: Ground) -> tuple[str, Found]:
+        """The edges, by the method that was asked for or that fits."""
+        method = self.spec.method
+        if method == "auto":
+            cost = ground.exact_core_seconds
+            method = "exact" if cost <= EXACT_CORE_SECONDS else "ivf"
+            log.info(
+                "looking at all pairs would take about %s core-seconds, budget %s: method %s",
+                f"{cost:,.1f}",
+                f"{EXACT_CORE_SECONDS:,.0f}",
+                method,
+            )
+        if method == "exact":
+            return method, exact_edges(ground)
+        return method, CellJoin(ground, self.spec.recall, self.spec.seed).run()
 
-    def _write_blocks(self, blocks: list[BlockOf], turn: Turn) -> None:
-        basis = ray.put(turn)
-        todo = [b for b in blocks if self.storage.stat(array_name(self.job, b, "rows")) is None]
-        in_order(write_block, [(self.job, block, basis) for block in todo])
-
-    def _join(self, pairs: list[tuple[BlockOf, BlockOf]]) -> None:
-        todo = [p for p in pairs if self.storage.stat(edges_name(self.job, *p)) is None]
-        left = sum(a.size * b.size // (2 if a.name == b.name else 1) for a, b in todo)
-        by = f"{len(todo)} block pairs"
-        with progress("pairs", left, by=by, unit="pairs") as advance, polled(self.job.run, advance):
-            in_order(join_blocks, [(self.job, a, b) for a, b in todo])
-
-    def _parts(
-        self,
-        rows: list[BlockOf],
-        pairs: list[tuple[BlockOf, BlockOf]],
-        alike: dict[str, Alike],
-    ) -> list[DataFile]:
-        own = alike[self.job.a.name]
-        shared = [ray.put(alike[side.name]) for side in (self.job.a, self.job.b)]
-        names = {
-            row.number: [edges_name(self.job, a, b) for a, b in pairs if a is row] for row in rows
+    def _grown(self, growth: Growth) -> Manifest | None:
+        """Old pairs, and new rows with each other and with the old; None if that cannot be."""
+        new, old = growth.sides(plan.side_of("a", self.goal.vectors))
+        jobs = [self._job(new, new, "/new"), self._job(new, old, "/old")]
+        with self.phases("plan"):
+            distinct = growth.distinct_rows(new, old)
+        if distinct is None:
+            log.info("joining anew: new rows equal those of a group above 1,000 rows")
+            return None
+        log.info("joining %s new rows with %s", f"{new.num_rows:,}", f"{old.num_rows:,}")
+        files = growth.kept_files(jobs[0], old)
+        leading = 0
+        for job in jobs if new.num_rows else ():
+            with self.phases("plan"):
+                ground = Ground.of(job, self.spec.seed)
+            leading = ground.turn.num_leading
+            with self.phases("join"):
+                found = exact_edges(ground)
+            with self.phases("write"):
+                files += pair_files(ground, found, self.finish)
+        facts = {
+            "leading": leading,
+            "rows": {"a": self.goal.vectors.rows},
+            "distinct": {"a": distinct},
+            "large_groups": growth.before.facts["large_groups"],
+            "certificate": growth.before.facts["certificate"],
+            "grown": {
+                "from": growth.before.generation,
+                "new_rows": new.num_rows,
+                "known_rows": old.num_rows,
+            },
         }
-        made = in_order(write_part, [(self.job, n, some, *shared) for n, some in names.items()])
-        if self.job.is_self:
-            groups = _in_bounds(own)
-            calls = [(self.job, len(rows) + n, shared[0], some) for n, some in enumerate(groups)]
-            made += in_order(write_equal, calls)
-        found = [file for file in made if file is not None] or [write_nothing(self.job)]
-        return [DataFile(**file) for file in found]
-
-    def _manifest(
-        self,
-        vectors: Artifact,
-        others: Artifact,
-        files: list[DataFile],
-        groups: list[DataFile],
-        alike: dict[str, Alike],
-        turn: Turn,
-    ) -> Manifest:
-        kind = vectors.manifest.schema["id"]
-        sides = {"a": vectors} if self.job.is_self else {"a": vectors, "b": others}
-        return Manifest(
-            kind="pairs",
-            generation=self.job.run,
-            schema={"id_a": kind, "id_b": others.manifest.schema["id"], "cos": "float"},
-            rows=sum(file.rows for file in files),
-            quarantined=0,
-            files=tuple(files),
-            quarantine=(),
-            groups=tuple(groups),
-            spec={
-                "threshold": self.spec.threshold,
-                "method": "exact",
-                "space": vectors.manifest.spec["space"],
-            },
-            made_from={
-                name: {
-                    "vectors": side.uri,
-                    "generation": side.manifest.generation,
-                    "files": [file.sha256 for file in side.manifest.files],
-                }
-                for name, side in sides.items()
-            },
-            facts={
-                "leading": turn.num_leading,
-                "rows": {name: side.rows for name, side in sides.items()},
-                "distinct": {name: len(own.first) for name, own in alike.items()},
-                "large_groups": {name: len(own.large()) for name, own in alike.items()},
-            },
-            versions=library_versions(),
-        )
-
-
-def _in_bounds(alike: Alike) -> list[np.ndarray]:
-    """Groups whose pairs are written, in parts of a bounded number of them."""
-    places = np.flatnonzero((alike.count > 1) & (alike.count <= LARGEST))
-    count = alike.count[places]
-    part = np.cumsum(count * (count - 1) // 2) // WRITTEN_EDGES
-    return np.split(places, np.flatnonzero(np.diff(part)) + 1) if len(places) else []
+        files = files or no_pairs(jobs[0], self.finish)
+        groups = growth.kept_groups(jobs[0])
+        return manifest_of(self.goal, files, groups, growth.before.spec["method"], facts)
 
 
 def _report(
@@ -253,8 +218,11 @@ def _report(
         rows=sum(facts["rows"].values()),
         distinct=sum(facts["distinct"].values()),
         threshold=manifest.spec["threshold"],
+        top_k=manifest.spec["top_k"],
         groups=sum(facts["large_groups"].values()),
-        leading=facts["leading"],
+        method=manifest.spec["method"],
+        grown=facts["grown"],
+        certificate=facts["certificate"],
         seconds=seconds,
         is_new=is_new,
     )

@@ -17,7 +17,7 @@ EXIT_PARTIAL = 3
 EXIT_GATE = 4
 EXIT_BUSY = 5
 # Errors that have an exit code of their own, by name: their modules load with the job.
-EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "TargetMissed": EXIT_GATE, "BusyError": EXIT_BUSY}
+EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "GateFailed": EXIT_GATE, "BusyError": EXIT_BUSY}
 
 
 def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: object) -> Any:  # noqa: ANN401
@@ -34,8 +34,9 @@ def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: 
     except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
         reason = str(error).strip().splitlines()
         name = type(error).__name__
-        if (code := EXIT_BY_NAME.get(name)) is not None:
-            _fail(f"error: {error}", code, debug)
+        for kind in type(error).__mro__:
+            if (code := EXIT_BY_NAME.get(kind.__name__)) is not None:
+                _fail(f"error: {error}", code, debug)
         _fail(f"unexpected {name}: {reason[-1] if reason else name}", EXIT_UNEXPECTED, debug)
 
 

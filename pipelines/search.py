@@ -19,11 +19,10 @@ from pipelines.open_index import Index
 from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import SearchSpec
-from sbert_core.corpus.fetching import ChangedFile, texts_at
-from sbert_core.corpus.files import CorpusFile, find_corpus
+from sbert_core.corpus.fetching import CorpusTexts
+from sbert_core.corpus.files import find_corpus
+from sbert_core.corpus.rows import whole_table
 from sbert_core.encoder.cross_encoder import CrossEncoder
-from sbert_core.storage import storage_at
-from workers.examples import whole_table
 from workers.search_shard import SearchJob, encode_queries, search_shard
 
 log = logging.getLogger(__name__)
@@ -64,8 +63,8 @@ def _one(spec: SearchSpec, index: Index) -> SearchReport:
     vector = encoder.encode([spec.text], prompt=encoder.query_prompt)
     found = index.search(vector, spec.k, where=spec.filter)
     places = index.columns(found.rows[0], PLACE).to_pylist() if len(found.rows[0]) else []
-    texts = Texts(index)
-    shown = texts.at(places)
+    texts = _texts(index)
+    shown = texts.at(_spots(places))
     scores: list[float | None] = [None] * len(places)
     if spec.rerank is not None:
         scores = _reranked(spec.rerank, [spec.text] * len(places), shown, texts)
@@ -78,36 +77,16 @@ def _one(spec: SearchSpec, index: Index) -> SearchReport:
     return SearchReport(hits=tuple(hits), notes=tuple(texts.notes))
 
 
-class Texts:
-    """Texts of rows, from the corpus the vectors were made of."""
+def _texts(index: Index) -> CorpusTexts:
+    return CorpusTexts(index.manifest.made_from["corpus"])
 
-    def __init__(self, index: Index) -> None:
-        corpus = index.manifest.made_from["corpus"]
-        self.root: str = corpus["corpus"]
-        self.template: str = corpus["text"]
-        self.files = {file["path"]: file for file in corpus["files"]}
-        self.notes: list[str] = []
 
-    def at(self, places: Sequence[dict[str, Any]]) -> list[str | None]:
-        """One text for each place; None, and a note, where its file is not what it was."""
-        found: list[str | None] = [None] * len(places)
-        for path in dict.fromkeys(place["file"] for place in places):
-            mine = [n for n, place in enumerate(places) if place["file"] == path]
-            facts = self.files[path]
-            file = CorpusFile(path, facts["size"], facts["version"])
-            rows = [places[n]["row"] for n in mine]
-            try:
-                texts = texts_at(storage_at(self.root), file, rows, self.template)
-            except (ChangedFile, OSError) as error:
-                self.notes.append(f"no texts of {path}: {error}")
-                continue
-            for n, text in zip(mine, texts, strict=True):
-                found[n] = text if isinstance(text, str) else None
-        return found
+def _spots(places: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(place["file"], place["row"]) for place in places]
 
 
 def _reranked(
-    model: str, queries: Sequence[str], texts: Sequence[str | None], source: Texts
+    model: str, queries: Sequence[str], texts: Sequence[str | None], source: CorpusTexts
 ) -> list[float | None]:
     """A cross-encoder's score for each pair; all texts must be there."""
     if any(text is None for text in texts):
@@ -202,9 +181,9 @@ def _table(
         "cos": [row["cos"] for row in rows],
     }
     if spec.rerank is not None:
-        source = Texts(index)
+        source = _texts(index)
         pairs = [texts[row["number"]] for row in rows]
-        columns["rerank"] = _reranked(spec.rerank, pairs, source.at(rows), source)
+        columns["rerank"] = _reranked(spec.rerank, pairs, source.at(_spots(rows)), source)
     order = sorted(
         range(len(rows)),
         key=lambda n: (rows[n]["number"], -columns.get("rerank", columns["cos"])[n], rows[n]["id"]),

@@ -300,13 +300,92 @@ class PairsSpec:
 
     vectors: str
     out: str
-    threshold: float = 0.9
+    threshold: float | None = None
     against: str | None = None
+    method: str = "auto"
+    recall: float = 0.99
+    top_k: int | None = None
     max_edges: int | None = None
+    rerank: str | None = None
+    band: tuple[float, float] = (0.85, 0.95)
     seed: int = 0
     address: str | None = None
 
     def __post_init__(self) -> None:
-        _check_positive(self, "max_edges")
-        if not -1 <= self.threshold <= 1:
+        _check_positive(self, "max_edges", "top_k")
+        if self.threshold is not None and not -1 <= self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold:g}; a cosine lies between -1 and 1")
+        if self.method not in ("auto", "exact", "ivf"):
+            raise ValueError(f"method {self.method!r} is unknown; give auto, exact or ivf")
+        if not 0 < self.recall < 1:
+            raise ValueError(f"recall is {self.recall:g}; give a share, as 0.99")
+        if self.top_k is not None and self.method == "ivf":
+            raise ValueError("--top-k is exact; leave --method ivf out")
+        if self.top_k is not None and self.rerank is not None:
+            raise ValueError("--rerank is for pairs above a threshold; leave --top-k out")
+        low, high = self.band
+        if not -1 <= low <= high <= 1:
+            raise ValueError(f"band is {low:g}:{high:g}; give LOW:HIGH, cosines with LOW <= HIGH")
+
+    @property
+    def least_cos(self) -> float:
+        """Without a word on it 0.9; nearest rows are shown however far they are."""
+        if self.threshold is not None:
+            return self.threshold
+        return 0.9 if self.top_k is None else -1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThresholdSpec:
+    """What `sbert threshold` does. source: vectors or pairs."""
+
+    source: str
+    labelled: str | None = None
+    samples: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples < 0:
+            raise ValueError(f"samples is {self.samples}; give 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterSpec:
+    """What `sbert cluster` does. thresholds: none is that of the pairs. vectors: if they moved."""
+
+    pairs: str
+    out: str
+    method: str = "leaders"
+    thresholds: tuple[float, ...] = ()
+    keep: str = ""
+    protect: str | None = None
+    metadata: str | None = None
+    vectors: str | None = None
+    min_rerank: float | None = None
+    max_cluster_share: float = 0.01
+    topics: int | None = None
+    compare_fresh: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "topics")
+        if self.method not in ("leaders", "components"):
+            raise ValueError(f"method {self.method!r} is unknown; give leaders or components")
+        for threshold in self.thresholds:
+            if not -1 <= threshold <= 1:
+                raise ValueError(f"threshold is {threshold:g}; a cosine lies between -1 and 1")
+        if not 0 < self.max_cluster_share <= 1:
+            raise ValueError(
+                f"max_cluster_share is {self.max_cluster_share:g}; give a share of rows, as 0.01"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApplySpec:
+    """What `sbert apply` does. threshold: which of several."""
+
+    clusters: str
+    corpus: str
+    out: str
+    threshold: float | None = None
+    address: str | None = None

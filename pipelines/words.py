@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pipelines.apply import ApplyReport
+    from pipelines.cluster import ClusterReport
     from pipelines.demo import DemoReport
     from pipelines.embedding.estimate import EmbedEstimate
     from pipelines.embedding.summary import EmbedReport
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
     from pipelines.pairs import PairsReport
     from pipelines.prepare import PrepareReport
     from pipelines.search import SearchReport
+    from pipelines.threshold import Level, ThresholdReport
     from pipelines.train import TrainReport
 
 SNIPPET_CHARS = 80
+TOPICS_SHOWN = 20
 
 
 def prepare_text(report: "PrepareReport") -> str:
@@ -99,12 +103,97 @@ def index_text(report: "IndexReport") -> str:
 def pairs_text(report: "PairsReport") -> str:
     groups = f", {report.groups:,} groups of more than 1,000 equal rows" if report.groups else ""
     done = f"in {report.seconds:,.1f} s" if report.is_new else "nothing to do"
+    what = f"pairs with cosine >= {report.threshold:g}"
+    if report.top_k is not None:
+        what = f"pairs of rows with their {report.top_k} nearest"
+    lines = [
+        f"{report.pairs:,} {what} among {report.rows:,} rows ({report.distinct:,} distinct "
+        f"vectors{groups}), {done}"
+    ]
+    if (own := report.certificate) is None:
+        lines.append("exact: no pair is missing")
+    else:
+        lines.append(
+            f"recall {own['value']:.4f}, at least {own['low']:.4f} with confidence "
+            f"{own['confidence']:.4g}: {own['rows_sampled']:,} rows looked up exactly"
+        )
+    if report.grown is not None:
+        lines.append(
+            f"{report.grown['new_rows']:,} rows were new; pairs of the other "
+            f"{report.grown['known_rows']:,} were taken over"
+        )
+    return "\n".join([*lines, f"pairs -> {report.folder}"])
+
+
+def cluster_text(report: "ClusterReport") -> str:
+    done = f"in {report.seconds:,.1f} s" if report.is_new else "nothing to do"
+    lines = []
+    for own in report.summaries:
+        lines.append(
+            f"cosine >= {own['threshold']:g}: {own['kept']:,} of {own['rows']:,} rows kept, "
+            f"{own['removed']:,} removed, each with a kept witness; {own['clusters']:,} clusters"
+        )
+        sizes = [
+            f"{size} rows: {n:,}" for size, n in own["clusters_by_size"].items() if size != "1"
+        ]
+        lines.append(f"  {', '.join(sizes)}" if sizes else "  no two rows are alike")
+        if own["protected_pairs"]:
+            lines.append(
+                f"  {own['protected_pairs']:,} pairs of protected rows are alike: both kept"
+            )
+        if "changes" in own:
+            words = [f"{count:,} {word}" for word, count in own["changes"].items()]
+            lines.append(f"  since the last run: {', '.join(words) or 'no row decided otherwise'}")
+        if (fresh := own.get("against_fresh")) is not None:
+            lines.append(
+                f"  a fresh run would keep {fresh['kept_fresh']:,} and decide "
+                f"{fresh['decided_otherwise']:,} rows otherwise"
+            )
+    for topic in report.topics[:TOPICS_SHOWN]:
+        lines.append(
+            f"  topic {topic['topic']}: {topic['rows']:,} rows, {' '.join(topic['words'])}"
+        )
+    lines.append(f"{report.method}, {done}")
+    return "\n".join([*lines, f"clusters -> {report.folder}"])
+
+
+def apply_text(report: "ApplyReport") -> str:
+    done = "" if report.is_new else ", nothing to do"
     return (
-        f"{report.pairs:,} pairs with cosine >= {report.threshold:g} among {report.rows:,} rows "
-        f"({report.distinct:,} distinct vectors{groups}), {done}\n"
-        f"exact: no pair is missing; {report.leading} dimensions ruled out the others\n"
-        f"pairs -> {report.folder}"
+        f"{report.rows:,} of {report.rows_in:,} rows kept in {report.files:,} files{done}\n"
+        f"corpus -> {report.out}"
     )
+
+
+def threshold_text(report: "ThresholdReport", as_json: bool) -> str:
+    if as_json:
+        return json.dumps(asdict(report), ensure_ascii=False, indent=1, default=str)
+    lines = list(report.notes)
+    for level in report.levels:
+        lines.append(f"cosine >= {level.cos:g}: {_level(level)}")
+        for pair in level.samples:
+            lines.append(f"  {pair.cos:.4f}  {_snippet(pair.text_a, pair.id_a)}")
+            lines.append(f"          {_snippet(pair.text_b, pair.id_b)}")
+    if report.best is not None:
+        lines.append(
+            f"best F1 {report.best.f1:.3f} at {report.best.cos:.4f} (precision "
+            f"{report.best.precision:.3f}, recall {report.best.recall:.3f})"
+        )
+    return "\n".join(lines)
+
+
+def _level(level: "Level") -> str:
+    if level.f1 is not None:
+        return f"precision {level.precision:.3f}, recall {level.recall:.3f}, F1 {level.f1:.3f}"
+    found = "" if level.pairs is None else f"{level.pairs:,} pairs found; "
+    return (
+        f"{found}{level.chance_per_million:,.2f} of a million random pairs, "
+        f"about {level.expected:,} in all"
+    )
+
+
+def _snippet(text: str | None, name: object) -> str:
+    return " ".join(f"{name}: {text or ''}".split())[:SNIPPET_CHARS]
 
 
 def search_text(report: "SearchReport") -> str:

@@ -62,7 +62,7 @@ def published_bytes(out: Path) -> dict[str, str]:
     manifest = (out / "_manifest.json").read_bytes()
     found = {"_manifest.json": hashlib.sha256(manifest).hexdigest()}
     parsed = json.loads(manifest)
-    for file in [*parsed["files"], *parsed["quarantine"], *parsed["groups"]]:
+    for file in [*parsed["files"], *parsed["quarantine"], *parsed["beside"]]:
         data = (out / file["path"]).read_bytes()
         found[file["path"]] = hashlib.sha256(data).hexdigest()
         assert found[file["path"]] == file["sha256"]
@@ -74,6 +74,6 @@ def files_of(out: Path) -> set[str]:
     return {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
 
 
-def assert_nothing_but_the_artifact(out: Path) -> None:
+def assert_nothing_but_the_artifact(out: Path, also: tuple[str, ...] = ()) -> None:
     """No temporary file, no stray part, no Ray session."""
-    assert files_of(out) - {"_lock", "_run.json"} == set(published_bytes(out))
+    assert files_of(out) - {"_lock", "_run.json", *also} == set(published_bytes(out))

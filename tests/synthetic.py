@@ -49,6 +49,7 @@ def _table(vectors: np.ndarray, first: int) -> pa.Table:
             "content_hash": pa.array([content_hash(str(i)) for i in ids], HASH),
             "file": pa.array(["-"] * len(ids)),
             "row": ids,
+            "num_chars": pa.array(ids * 7 % 13, pa.int64()),
             "parity": pa.array(np.where(ids % 2, "odd", "even")),
         }
     )

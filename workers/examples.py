@@ -4,18 +4,15 @@ In:  one file, or the rows of all files that make one shard.
 Out: Parquet in the job's work folder, and what the driver needs to split and deal the rows.
 """
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.rows import decoded, is_text, opened, write_parquet_copy
+from sbert_core.corpus.files import CorpusFile
+from sbert_core.corpus.rows import decoded, is_text, opened, whole_table
 from sbert_core.storage import Storage, storage_at
 from sbert_core.training.examples import (
     ExampleFormat,
@@ -72,17 +69,6 @@ def read_examples(job: ExampleJob, root: str, file: CorpusFile, number: int) -> 
     labels = rows["label"].to_numpy() if columns.label is not None else None
     keys = np.stack([text_keys(role) for role in texts], axis=1)
     return FileRows(keys, lengths, labels)
-
-
-def whole_table(storage: Storage, file: CorpusFile) -> pa.Table:
-    """All rows of a file of any format."""
-    if file.format is Format.PARQUET:
-        with opened(storage, file.path) as parquet:
-            return parquet.read()
-    with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
-        copy = Path(folder) / "copy.parquet"
-        write_parquet_copy(storage, file, None, copy)
-        return pq.read_table(copy)
 
 
 def _lengths(texts: list[list[str]], tokenizer: str | None) -> np.ndarray:

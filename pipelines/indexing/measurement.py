@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.artifacts import TargetMissed
 from sbert_core.neighbours.recall import Recall, query_recalls, recall_of
 from workers.index_shard import merged_cosines
 
 PLACES = (1, 10, 100)
 TARGET_PLACE = 10
 SAMPLES = ("inside", "held")
-
-
-class TargetMissed(RuntimeError):
-    """No effort reaches the recall that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,11 @@ class Decision:
     witness: np.ndarray  # the kept row; NOBODY for rows that are kept
     cos: np.ndarray  # to the witness; 1 for rows that are kept
 
+    @property
+    def canonical(self) -> np.ndarray:
+        """The kept row of each row: itself, or its witness."""
+        return np.where(self.is_kept, np.arange(len(self.is_kept)), self.witness)
+
 
 def leaders(edges: Edges, rank: np.ndarray, num_protected: int = 0) -> Decision:
     """Edges between rows numbered by id, each unordered pair once.

@@ -5,14 +5,15 @@ Out: texts, or a refusal if the file is another one now: its rows may stand else
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.rows import FIELD, Text, opened, texts_of, write_parquet_copy
-from sbert_core.storage import LocalStorage, Storage
+from sbert_core.storage import LocalStorage, Storage, storage_at
 
 
 class ChangedFile(ValueError):
@@ -31,6 +32,39 @@ def texts_at(storage: Storage, file: CorpusFile, rows: Sequence[int], template: 
         copy = Path(folder) / "copy.parquet"
         write_parquet_copy(storage, file, FIELD.findall(template), copy)
         return _parquet_texts(LocalStorage(copy.parent), copy.name, rows, template)
+
+
+class CorpusTexts:
+    """Texts of rows of the corpus that vectors were made of. corpus: what their manifest says."""
+
+    def __init__(self, corpus: Mapping[str, Any]) -> None:
+        self.root: str = corpus["corpus"]
+        self.template: str = corpus["text"]
+        self.files = {
+            file["path"]: CorpusFile(file["path"], file["size"], file["version"])
+            for file in corpus["files"]
+        }
+        self.notes: list[str] = []
+
+    def at(self, places: Sequence[tuple[str, int]]) -> list[str | None]:
+        """One text for each file and row; None, and a note, where its file is not what it was."""
+        found: list[str | None] = [None] * len(places)
+        for path in dict.fromkeys(path for path, _ in places):
+            mine = [n for n, place in enumerate(places) if place[0] == path]
+            rows = [places[n][1] for n in mine]
+            try:
+                texts = self._texts(path, rows)
+            except (ChangedFile, OSError) as error:
+                self.notes.append(f"no texts of {path}: {error}")
+                continue
+            for n, text in zip(mine, texts, strict=True):
+                found[n] = text if isinstance(text, str) else None
+        return found
+
+    def _texts(self, path: str, rows: Sequence[int]) -> list[Text]:
+        if path not in self.files:
+            raise ChangedFile(f"{self.root or 'the corpus'} has no such file")
+        return texts_at(storage_at(self.root), self.files[path], rows, self.template)
 
 
 def _parquet_texts(storage: Storage, path: str, rows: Sequence[int], template: str) -> list[Text]:

@@ -8,6 +8,7 @@ CSV and JSON lines have no row ranges: `write_parquet_copy` rewrites them once.
 
 import hashlib
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +174,19 @@ def hashes_of(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
 def content_hash(text: str) -> bytes:
     """Names a text by its UTF-8 bytes; 128 bits of a cryptographic hash, so chance is no risk."""
     return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).digest()
+
+
+def whole_table(
+    storage: Storage, file: CorpusFile, text_columns: Iterable[str] | None = None
+) -> pa.Table:
+    """All rows of a file of any format. Text columns stay text; None: all of a CSV are."""
+    if file.format is Format.PARQUET:
+        with opened(storage, file.path) as parquet:
+            return parquet.read()
+    with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
+        copy = Path(folder) / "copy.parquet"
+        write_parquet_copy(storage, file, text_columns, copy)
+        return pq.read_table(copy)
 
 
 def write_parquet_copy(

@@ -5,9 +5,11 @@ Out: the first row of each group, and the rows it stands for.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from sbert_core.arrays import ranges
 
 LARGEST = 1000  # rows of a group whose pairs are written; a larger one is written as a group
 DIGEST_BYTES = 16
@@ -58,10 +60,21 @@ class Alike:
         return self.rows[start : start + self.count[place]]
 
     def stand_for(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For first rows: where their members begin, and how many are written in pairs."""
+        """For first rows: where their members begin, and how many there are."""
         place = np.searchsorted(self.first, rows)
-        count = self.count[place]
-        return self.start[place], np.where(count > LARGEST, 1, count)
+        return self.start[place], self.count[place]
+
+    def representing(self) -> "Alike":
+        """The same, where groups too large for pairs stand for their first row alone."""
+        return replace(self, count=np.where(self.count > LARGEST, 1, self.count))
+
+    def shortened(self, members: dict[int, np.ndarray]) -> "Alike":
+        """The same with fewer members in the groups at some places."""
+        count, rows = self.count.copy(), self.rows.copy()
+        for place, few in members.items():
+            count[place] = len(few)
+            rows[self.start[place] : self.start[place] + len(few)] = few
+        return replace(self, count=count, rows=rows)
 
 
 def expanded(
@@ -70,12 +83,13 @@ def expanded(
     """Pairs of first rows -> pairs of all rows they stand for."""
     start_a, count_a = alike_a.stand_for(a)
     start_b, count_b = alike_b.stand_for(b)
-    total = count_a * count_b
-    within = np.arange(int(total.sum())) - np.repeat(np.cumsum(total) - total, total)
-    width = np.repeat(count_b, total)
-    rows_a = alike_a.rows[np.repeat(start_a, total) + within // width]
-    rows_b = alike_b.rows[np.repeat(start_b, total) + within % width]
-    return rows_a, rows_b, np.repeat(cos, total)
+    rows_a = alike_a.rows[ranges(start_a, count_a)]
+    rows_b = alike_b.rows[ranges(np.repeat(start_b, count_a), np.repeat(count_b, count_a))]
+    return (
+        np.repeat(rows_a, np.repeat(count_b, count_a)),
+        rows_b,
+        np.repeat(cos, count_a * count_b),
+    )
 
 
 def inner_pairs(alike: Alike, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

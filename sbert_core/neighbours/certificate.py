@@ -53,7 +53,6 @@ class Missed:
 
     row: np.ndarray
     partner: np.ndarray
-    cos: np.ndarray
 
 
 def strata_of(degree: np.ndarray) -> np.ndarray:
@@ -87,6 +86,15 @@ def _sizes(count: np.ndarray, mass: np.ndarray, number: int) -> np.ndarray:
     return np.minimum(count, wanted.astype(np.int64))
 
 
+def pair_shares(
+    sample: Sample, degree: np.ndarray, row: np.ndarray, partner: np.ndarray
+) -> np.ndarray:
+    """How many pairs each pair of a sampled row stands for, counted at the end it is counted at."""
+    own, other = degree[row], degree[partner]
+    share = np.where(own > other, 1.0, np.where(own == other, 0.5, 0.0))
+    return share * sample.weight[np.searchsorted(sample.rows, row)]
+
+
 def certified(
     sample: Sample,
     degree: np.ndarray,
@@ -100,9 +108,8 @@ def certified(
     num_sampled: true pairs of the sampled rows, found or missed.
     """
     place = np.searchsorted(sample.rows, missed.row)
-    own, other = degree[missed.row], degree[missed.partner]
-    share = np.where(own > other, 1.0, np.where(own == other, 0.5, 0.0))
-    lost = np.bincount(place, share * sample.weight[place], len(sample.rows))
+    shares = pair_shares(sample, degree, missed.row, missed.partner)
+    lost = np.bincount(place, shares, len(sample.rows))
     is_partial = sample.weight > 1  # a stratum that was looked at whole has nothing to hide
     low, high = _gamma_interval(lost, is_partial, sample.weight, alpha)
     total = float(lost.sum())

@@ -17,12 +17,12 @@ import numpy as np
 
 TILE = 1024  # rows of a tile: 4 MB of bounds, of which a core's cache holds most
 LEADS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768)
-# Rough costs on one core, to weigh dimensions against full scores; results do not depend on them.
-# A bound of 48 dimensions took 1.4 ns beside other work; the rest is estimated.
-PAIR_NS, PAIR_DIMENSION_NS, SCORE_NS = 0.5, 0.014, 900.0
+# Costs on one core (Zen 4), to weigh dimensions against full scores; results do not depend on them.
+PAIR_NS, PAIR_DIMENSION_NS, SCORE_NS = 0.4, 0.0185, 900.0
 DENSE_SHARE = 1 / 256  # of a tile's pairs; above it one full product is cheaper than picking
 SCORED_PAIRS = 16_384
 FLOAT32_STEP = 2.0**-23
+REST_SLACK = 1e-14  # what a difference of two sums near 1 may be short of, in float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Turn:
 
     basis: np.ndarray  # (D, D) float64, one direction a column
     num_leading: int
+    pair_ns: float  # what a pair costs, about
 
     @classmethod
     def of(cls, sample: np.ndarray, threshold: float) -> "Turn":
@@ -52,9 +53,9 @@ class Turn:
         basis = basis[:, ::-1].copy()
         dim = unit.shape[1]
         choices = [lead for lead in LEADS if lead < dim] or [dim]
-        turned = unit @ basis
-        costs = [_pair_cost(leading(turned, lead), threshold) for lead in choices]
-        return cls(basis, choices[int(np.argmin(costs))])
+        costs = [_pair_cost(leading(unit, basis, lead), threshold) for lead in choices]
+        best = int(np.argmin(costs))
+        return cls(basis, choices[best], costs[best])
 
 
 def _pair_cost(short_NL: np.ndarray, threshold: float) -> float:
@@ -71,10 +72,12 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
     return wide / np.linalg.norm(wide, axis=1, keepdims=True)
 
 
-def leading(turned: np.ndarray, lead: int) -> np.ndarray:
-    """The leading dimensions, and the length of the rest as one more."""
-    rest = np.linalg.norm(turned[:, lead:], axis=1, keepdims=True)
-    return np.hstack([turned[:, :lead], rest]).astype(np.float32)
+def leading(unit: np.ndarray, basis: np.ndarray, lead: int) -> np.ndarray:
+    """The leading dimensions of turned rows, and the length of the rest as one more."""
+    turned = unit @ basis[:, :lead]
+    whole = np.einsum("nd,nd->n", unit, unit)
+    rest = np.maximum(whole - np.einsum("nl,nl->n", turned, turned), 0.0)
+    return np.hstack([turned, np.sqrt(rest + REST_SLACK)[:, None]]).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,8 @@ class Block:
 
     @classmethod
     def of(cls, vectors: np.ndarray, turn: Turn) -> "Block":
-        turned = unit_rows(vectors) @ turn.basis
-        return cls(leading(turned, turn.num_leading), np.ascontiguousarray(vectors, np.float32))
+        short = leading(unit_rows(vectors), turn.basis, turn.num_leading)
+        return cls(short, np.ascontiguousarray(vectors, np.float32))
 
     def __len__(self) -> int:
         return len(self.short)

@@ -53,8 +53,6 @@ class Shard:
         self._members = Members.of(self._node, self._is_live, index.num_nodes)
         self._has_own = np.zeros(index.num_nodes, bool)
         self._has_own[self._node[self._place >= 0]] = True
-        # One row a node, with the vector the index holds: what it finds are the rows.
-        self._is_plain = not self._has_own.any() and bool((self._members.count <= 1).all())
         dead = np.flatnonzero(self._members.count == 0)
         if len(dead):
             index.hide(dead)
@@ -93,11 +91,20 @@ class Shard:
         else:
             members = Members.of(self._node, wanted & self._is_live, self.index.num_nodes)
             found = self.index.search_among(queries, depth, effort, members.count > 0)
-        if self._is_plain and wanted is None:
-            reached = found.rows != NOTHING
-            rows = np.where(reached, members.rows[members.first[found.rows]], NOTHING)
-            return Hits(found.cos, rows)
-        return self._expanded(queries, found, members, k)
+        # Behind most nodes stands one row, with the vector the index holds: what it finds is that.
+        is_plain = (members.count == 1) & ~self._has_own
+        reached = found.rows != NOTHING
+        special = np.flatnonzero((reached & ~is_plain[found.rows]).any(axis=1))
+        if len(special) == len(queries):
+            return self._expanded(queries, found, members, k)
+        best = nothing(len(queries), k)
+        rows = np.where(reached, _first_rows(members, found.rows), NOTHING)
+        best.cos[:, : found.k], best.rows[:, : found.k] = found.cos[:, :k], rows[:, :k]
+        if len(special):
+            few = Hits(found.cos[special], found.rows[special])
+            own = self._expanded(queries[special], few, members, k)
+            best.cos[special], best.rows[special] = own.cos, own.rows
+        return best
 
     def _expanded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
         """Put rows in the place of nodes, each with its own cosine."""
@@ -138,6 +145,13 @@ class Shard:
             at = (query[own[some]] - first, column[some])
             ids[at] = self._place[rows[own[some]]]
             cos[own[some]] = products(queries[first : first + len(ids)], self._own, ids)[at]
+
+
+def _first_rows(members: Members, nodes: np.ndarray) -> np.ndarray:
+    """The first row behind each node; any row for a node that has none."""
+    if not len(members.rows):
+        return nodes
+    return members.rows[np.minimum(members.first[nodes], len(members.rows) - 1)]
 
 
 def read_rows(path: Path) -> pa.Table:

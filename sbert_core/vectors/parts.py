@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sbert_core.arrays import ranges
 from sbert_core.corpus.reading import Rows
 from sbert_core.corpus.rows import HASH_BYTES, content_hash
 from sbert_core.storage import Storage
@@ -87,7 +88,7 @@ def _gathered(
         mine = np.flatnonzero(owner.unit == number)
         first, end = block.spans(owner.row[mine])
         counts[mine] = end - first
-        pieces.append((mine, block.taken(_ranges(first, end - first))))
+        pieces.append((mine, block.taken(ranges(first, end - first))))
         for place in mine[first == end].tolist():
             missing[place] = block.reasons[int(owner.row[place])]
     example, total = pieces[0][1], int(counts.sum())
@@ -95,18 +96,11 @@ def _gathered(
     facts = {name: np.empty(total, np.int64) for name in example.facts}
     starts = np.cumsum(counts) - counts
     for mine, piece in pieces:
-        places = _ranges(starts[mine], counts[mine])
+        places = ranges(starts[mine], counts[mine])
         vectors[places] = piece.vectors
         for name, values in piece.facts.items():
             facts[name][places] = values
     return counts, Block(facts, vectors, {}), missing
-
-
-def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """first[0], first[0] + 1, ... for counts[0] places; then first[1], ..."""
-    ends = np.cumsum(counts)
-    within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-    return np.repeat(first, counts) + within
 
 
 def _document_ids(rows: Rows, valid: np.ndarray, owner: Owner) -> pa.Array:

@@ -172,7 +172,6 @@ def refined(index: faiss.Index, vectors: np.ndarray) -> faiss.Index:
     exact.add(vectors)
     both = faiss.IndexRefine(index, exact)
     both.k_factor = LOSSY_FACTOR
-    both.inner = (index, exact)  # C++ does not keep them alive
     return both
 
 

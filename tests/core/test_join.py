@@ -1,5 +1,7 @@
 """The exact join against brute force, and leaders against the rule."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,7 +76,7 @@ def test_the_join_is_brute_force(seed, sizes, dim, kind, threshold, tile):
 def test_any_number_of_leading_dimensions_finds_all(lead):
     rng = np.random.default_rng(0)
     rows = rows_of(rng, 200, 16, "groups")
-    turn = Turn(Turn.of(rows, 0.9).basis, lead)
+    turn = replace(Turn.of(rows, 0.9), num_leading=lead)
     assert found(rows, rows, 0.9, turn, is_same=True) == brute(rows, rows, 0.9, is_same=True)
 
 

@@ -84,7 +84,7 @@ def test_a_giant_group_is_a_group(tmp_path, ray_address):
     rows[500:] = rows[7]
     write_vectors(tmp_path / "v", [rows])
     report = joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.7)
-    groups = pa.Table.from_batches(list(Artifact.open(tmp_path / "p").grouped())).to_pydict()
+    groups = pa.Table.from_batches(list(Artifact.open(tmp_path / "p").beside("groups"))).to_pydict()
     assert groups["id"] == [7, *range(500, 3000)]
     assert set(groups["representative"]) == {7}
     assert report.groups == 1
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on(tmp_path, ray_address):
     joined(tmp_path / "v", tmp_path / "calm", ray_address, threshold=0.6)
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
     job.start()
-    job.until(lambda: list(tmp_path.glob("out/_work/*/edges-*.arrow")))
+    job.until(lambda: list(tmp_path.glob("out/_work/*/edges-*.json")))
     job.kill()
     job.start()
     assert job.wait() == 0, job.log.read_text()

@@ -1,0 +1,106 @@
+"""Decisions -> `summary.json`: what was removed, clusters by size, the largest with texts."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.artifacts import Artifact
+from pipelines.clustering.deciding import Decided
+from pipelines.clustering.rows import Rows
+from sbert_core.clusters.naming import REASONS, size_classes
+from sbert_core.corpus.fetching import CorpusTexts
+from sbert_core.storage import storage_at
+
+LARGEST = 10
+MEMBERS = 3
+TEXT_CHARS = 200
+PAIRS_SHOWN = 10
+
+
+class Samples:
+    """Texts of a few rows of a vectors artifact."""
+
+    def __init__(self, vectors: Artifact, rows: Rows) -> None:
+        self.vectors = vectors
+        self.rows = rows
+        self.texts = CorpusTexts(vectors.manifest.made_from)
+
+    def of(self, numbers: list[int]) -> list[str | None]:
+        """None where the corpus is not what it was."""
+        found = self.texts.at(self._spots(self.rows.place[np.array(numbers, np.int64)]))
+        return [text if text is None else text[:TEXT_CHARS] for text in found]
+
+    def _spots(self, places: np.ndarray) -> list[tuple[str, int]]:
+        """File and row of the corpus, by place in the artifact."""
+        storage = storage_at(self.vectors.uri)
+        spots: dict[int, tuple[str, int]] = {}
+        start = 0
+        for file in self.vectors.manifest.files:
+            own = np.unique(places[(places >= start) & (places < start + file.rows)])
+            if len(own):
+                with pq.ParquetFile(pa.PythonFile(storage.open(file.path), "r")) as parquet:
+                    table = parquet.read(["file", "row"]).take(pa.array(own - start)).to_pydict()
+                found = zip(table["file"], table["row"], strict=True)
+                spots |= dict(zip(own.tolist(), found, strict=True))
+            start += file.rows
+        return [spots[place] for place in places.tolist()]
+
+
+def summary_of(own: Decided, rows: Rows, samples: Samples) -> dict[str, Any]:
+    kept = int(own.decision.is_kept.sum())
+    name, size = own.clusters.name, own.clusters.size
+    is_first = name == np.arange(len(name))
+    reasons = np.bincount(own.clusters.reason, minlength=len(REASONS)).tolist()
+    found: dict[str, Any] = {
+        "threshold": own.threshold,
+        "rows": len(rows),
+        "kept": kept,
+        "removed": len(rows) - kept,
+        "clusters": int((is_first & (size > 1)).sum()),
+        "clusters_by_size": size_classes(size, name),
+        "rows_by_reason": dict(zip(REASONS, reasons, strict=True)),
+        "largest": _largest(own, rows, samples),
+        "protected_pairs": len(own.protected_pairs),
+        "protected_pairs_shown": [
+            rows.ids.take(pa.array(pair)).to_pylist() for pair in own.protected_pairs[:PAIRS_SHOWN]
+        ],
+    }
+    if own.changes is not None:
+        words = own.changes["change"].value_counts().to_pylist()
+        found["changes"] = {entry["values"]: entry["counts"] for entry in words}
+    if own.against_fresh is not None:
+        found["against_fresh"] = own.against_fresh
+    return found
+
+
+def _largest(own: Decided, rows: Rows, samples: Samples) -> list[dict[str, Any]]:
+    """The largest clusters, each with some removed rows beside the row they resemble."""
+    name, size, decision = own.clusters.name, own.clusters.size, own.decision
+    first = np.flatnonzero((name == np.arange(len(name))) & (size > 1))
+    first = first[np.lexsort((first, -size[first]))][:LARGEST]
+    found = []
+    for cluster in first.tolist():
+        removed = np.flatnonzero((name == cluster) & ~decision.is_kept)[:MEMBERS].tolist()
+        witness = decision.witness[removed].tolist()
+        texts = samples.of([*removed, *witness])
+        ids = rows.ids.take(pa.array([cluster, *removed, *witness])).to_pylist()
+        half = len(removed)
+        found.append(
+            {
+                "cluster": ids[0],
+                "rows": int(size[cluster]),
+                "removed": [
+                    {
+                        "id": ids[1 + n],
+                        "text": texts[n],
+                        "witness": ids[1 + half + n],
+                        "witness_text": texts[half + n],
+                        "cos": round(float(decision.cos[removed[n]]), 6),
+                    }
+                    for n in range(half)
+                ],
+            }
+        )
+    return found

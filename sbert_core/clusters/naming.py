@@ -1,0 +1,48 @@
+"""Decisions -> clusters with names, sizes and reasons."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sbert_core.clusters.leaders import Decision
+
+UNIQUE, FIRST, PROTECTED, KEPT_BEFORE, EQUAL, NEAR = range(6)
+REASONS = ("unique", "representative", "protected", "kept before", "duplicate", "near-duplicate")
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """By row: the smallest row of its cluster, its size, and why the row stays or goes."""
+
+    name: np.ndarray
+    size: np.ndarray
+    reason: np.ndarray
+
+    @classmethod
+    def of(
+        cls, decision: Decision, label: np.ndarray, is_protected: np.ndarray, was_kept: np.ndarray
+    ) -> "Clusters":
+        """label: any number that rows of a cluster share."""
+        num_rows = len(label)
+        smallest = np.full(num_rows, num_rows, np.int64)
+        np.minimum.at(smallest, label, np.arange(num_rows))
+        name = smallest[label]
+        size = np.bincount(name, minlength=num_rows)[name]
+        kept = np.select(
+            [is_protected, was_kept, size > 1], [PROTECTED, KEPT_BEFORE, FIRST], default=UNIQUE
+        )
+        removed = np.where(decision.cos == 1, EQUAL, NEAR)
+        return cls(name, size, np.where(decision.is_kept, kept, removed).astype(np.int8))
+
+
+def size_classes(size: np.ndarray, name: np.ndarray) -> dict[str, int]:
+    """Clusters by number of rows: 1, 2, 3-4, 5-8, 9-16 ..."""
+    own = size[name == np.arange(len(name))]  # one row of each cluster
+    power = np.ceil(np.log2(own)).astype(np.int64)
+    counts = np.bincount(power) if len(power) else np.empty(0, np.int64)
+    found = {}
+    for exponent, count in enumerate(counts.tolist()):
+        low, high = (2 ** (exponent - 1) + 1 if exponent > 0 else 1), 2**exponent
+        if count:
+            found[str(high) if low == high else f"{low}-{high}"] = count
+    return found
