@@ -168,23 +168,28 @@ class Index:
     def _found(self, hits: Hits, k: int) -> Found:
         """Ids in the place of row numbers, ties by id."""
         reached = hits.rows != NOTHING
-        flat = self.columns(hits.rows[reached], ["id"])["id"].to_numpy().tolist()
-        counts = reached.sum(axis=1)
-        has_ties = (hits.cos[:, 1:] == hits.cos[:, :-1]).any(axis=1).tolist()
-        ids: list[list[Any]] = []
-        cos: list[np.ndarray] = []
-        rows: list[np.ndarray] = []
-        ends = np.cumsum(counts).tolist()
-        for query, (number, end) in enumerate(zip(counts.tolist(), ends, strict=True)):
-            own, one_cos, one_rows = flat[end - number : end], hits.cos[query], hits.rows[query]
-            if has_ties[query]:
-                order = sorted(range(number), key=lambda i: (-one_cos[i], own[i]))  # noqa: B023
-                own, one_cos, one_rows = [own[i] for i in order], one_cos[order], one_rows[order]
-            number = min(number, k)  # noqa: PLW2901
-            ids.append(own[:number])
-            cos.append(one_cos[:number])
-            rows.append(one_rows[:number])
-        return Found(ids, cos, rows)
+        ids = np.empty(hits.rows.shape, object)
+        ids[reached] = self.columns(hits.rows[reached], ["id"])["id"].to_numpy(zero_copy_only=False)
+        cos, rows = hits.cos.copy(), hits.rows.copy()
+        tied = (cos[:, 1:] == cos[:, :-1]) & reached[:, 1:]
+        for query in np.flatnonzero(tied.any(axis=1)).tolist():
+            order = np.arange(hits.k)
+            own = np.flatnonzero(reached[query])
+            order[own] = sorted(own.tolist(), key=lambda i: (-cos[query, i], ids[query, i]))  # noqa: B023
+            ids[query], cos[query], rows[query] = (
+                ids[query][order],
+                cos[query][order],
+                rows[query][order],
+            )
+        counts = np.minimum(reached.sum(axis=1), k)
+        if (counts == k).all():
+            return Found(ids[:, :k].tolist(), list(cos[:, :k]), list(rows[:, :k]))
+        ends = list(enumerate(counts.tolist()))
+        return Found(
+            [ids[query, :end].tolist() for query, end in ends],
+            [cos[query, :end] for query, end in ends],
+            [rows[query, :end] for query, end in ends],
+        )
 
     def columns(self, rows: np.ndarray, names: Sequence[str]) -> pa.Table:
         """Columns of rows by number."""

@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.neighbours.hits import NOTHING, Hits, nothing, products
+from sbert_core.neighbours.hits import NOTHING, Hits, best_of, nothing, products
 from sbert_core.neighbours.index import VectorIndex
 
 NODE, OWN, IS_DEAD = "node", "own", "is_dead"
 # A lossy index is asked for this many times k; the best k by their own cosines remain.
 LOSSY_FACTOR = 8
+# Rows behind one node are alike, so of a lossy index twice k nodes are enough to unfold.
+NEAR_FACTOR = 2
 SCORED_ROWS = 1_000_000  # at a time
 
 
@@ -84,27 +86,55 @@ class Shard:
 
         wanted: which rows may be found; all by default.
         """
-        depth = k * LOSSY_FACTOR if self.index.is_lossy else k
+        # The last place shows ties and no more, so it is not multiplied.
+        depth = (k - 1) * LOSSY_FACTOR + 1 if self.index.is_lossy else k
         if wanted is None:
             members = self._members
             found = self.index.search(queries, depth, effort, threads)
         else:
             members = Members.of(self._node, wanted & self._is_live, self.index.num_nodes)
             found = self.index.search_among(queries, depth, effort, members.count > 0)
-        # Behind most nodes stands one row, with the vector the index holds: what it finds is that.
-        is_plain = (members.count == 1) & ~self._has_own
         reached = found.rows != NOTHING
-        special = np.flatnonzero((reached & ~is_plain[found.rows]).any(axis=1))
-        if len(special) == len(queries):
-            return self._expanded(queries, found, members, k)
+        is_crowd = (reached & (members.count[found.rows] != 1)).any(axis=1)
+        # Behind most nodes stands one row, and nothing has to be unfolded.
+        plain, crowd = np.flatnonzero(~is_crowd), np.flatnonzero(is_crowd)
         best = nothing(len(queries), k)
-        rows = np.where(reached, _first_rows(members, found.rows), NOTHING)
-        best.cos[:, : found.k], best.rows[:, : found.k] = found.cos[:, :k], rows[:, :k]
-        if len(special):
-            few = Hits(found.cos[special], found.rows[special])
-            own = self._expanded(queries[special], few, members, k)
-            best.cos[special], best.rows[special] = own.cos, own.rows
+        for some, unfold in ((plain, self._single), (crowd, self._crowded)):
+            if len(some):
+                hits = unfold(queries[some], Hits(found.cos[some], found.rows[some]), members, k)
+                best.cos[some, : hits.k], best.rows[some, : hits.k] = hits.cos, hits.rows
         return best
+
+    def _single(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
+        """Put the one row behind each node in its place, with its own cosine."""
+        cos, rows = self._scored(queries, found, members)
+        if cos is found.cos:
+            return Hits(cos[:, :k], rows[:, :k])
+        if found.k > k:
+            top = np.argpartition(-cos, k - 1, axis=1)[:, :k]
+            cos, rows = np.take_along_axis(cos, top, 1), np.take_along_axis(rows, top, 1)
+        return best_of([Hits(cos, rows)], k)
+
+    def _scored(
+        self, queries: np.ndarray, found: Hits, members: Members
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Own cosines of the first row behind each node, and those rows."""
+        rows = _first_rows(members, found.rows)
+        own = np.where(rows == NOTHING, NOTHING, self._place[rows])
+        is_own = own != NOTHING
+        if not is_own.any():
+            return found.cos, rows
+        return np.where(is_own, products(queries, self._own, own), found.cos), rows
+
+    def _crowded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
+        """Unfold nodes; of a lossy index those alone whose first row is near enough."""
+        if found.k > NEAR_FACTOR * k:
+            cos, _ = self._scored(queries, found, members)
+            top = np.argpartition(-cos, NEAR_FACTOR * k - 1, axis=1)[:, : NEAR_FACTOR * k]
+            found = Hits(
+                np.take_along_axis(found.cos, top, 1), np.take_along_axis(found.rows, top, 1)
+            )
+        return self._expanded(queries, found, members, k)
 
     def _expanded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
         """Put rows in the place of nodes, each with its own cosine."""
@@ -119,7 +149,7 @@ class Shard:
         query = np.repeat(query, count)
         cos = np.repeat(found.cos[found.rows != NOTHING], count)
         self._score(queries, query, rows, cos)
-        order = np.lexsort((rows, -cos, query))
+        order = _best_first(query, cos, rows, k)
         query, rows, cos = query[order], rows[order], cos[order]
         first = np.searchsorted(query, np.arange(len(queries)))
         rank = np.arange(len(query)) - first[query]
@@ -148,10 +178,24 @@ class Shard:
 
 
 def _first_rows(members: Members, nodes: np.ndarray) -> np.ndarray:
-    """The first row behind each node; any row for a node that has none."""
+    """The first row behind each node."""
     if not len(members.rows):
-        return nodes
-    return members.rows[np.minimum(members.first[nodes], len(members.rows) - 1)]
+        return np.full_like(nodes, NOTHING)
+    place = np.minimum(members.first[nodes], len(members.rows) - 1)
+    return np.where(nodes == NOTHING, NOTHING, members.rows[place])
+
+
+def _best_first(query: np.ndarray, cos: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
+    """The k best hits of each query and what is tied with the last: by cosine, then row.
+
+    Hits are sorted by one number at first, four times as fast as by three. query: rising.
+    """
+    key = 4.0 * query - cos
+    order = np.argsort(key)
+    count = np.bincount(query)
+    last = np.cumsum(count) - count + np.minimum(count, k) - 1
+    few = order[key[order] <= key[order[last]][query]]
+    return few[np.lexsort((rows[few], key[few]))]
 
 
 def read_rows(path: Path) -> pa.Table:

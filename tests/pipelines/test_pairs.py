@@ -1,5 +1,7 @@
 """`sbert pairs`: whole runs on Ray against brute force."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,11 +9,15 @@ import pytest
 from embedding import assert_nothing_but_the_artifact, published_bytes
 from kills import Job
 from synthetic import topical_vectors, write_vectors
+from transformers import AutoTokenizer, BertForSequenceClassification
 
+from pipelines import cluster as cluster_job
+from pipelines import embed as embed_job
 from pipelines import pairs as pairs_job
-from pipelines.artifacts import Artifact
+from pipelines.artifacts import Artifact, TargetMissed
 from pipelines.joining import plan
-from pipelines.specs import PairsSpec
+from pipelines.specs import ClusterSpec, EmbedSpec, PairsSpec
+from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.neighbours.join import cosines
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -95,6 +101,135 @@ def test_a_giant_group_is_a_group(tmp_path, ray_address):
     with pytest.raises(ValueError, match=r"more than --max-edges 3; the row with id \d+ alone has"):
         joined(tmp_path / "v", tmp_path / "q", ray_address, threshold=0.1, max_edges=3)
     assert not (tmp_path / "q").exists()
+
+
+def test_cells_find_what_they_certify(tmp_path, ray_address, monkeypatch):
+    rng = np.random.default_rng(1)
+    [base] = topical_vectors(9000, 48)
+    near = base[rng.integers(0, 9000, 6000)] + 0.05 * rng.standard_normal((6000, 48))
+    rows = np.concatenate([base, near, base[:50]]).astype(np.float32)
+    write_vectors(tmp_path / "v", np.array_split(rng.permutation(rows), 3))
+    joined(tmp_path / "v", tmp_path / "exact", ray_address, method="exact")
+    exact = pairs_of(tmp_path / "exact")
+    for least in (500, 4096):
+        monkeypatch.setattr(plan, "LEAST_BLOCK_ROWS", least)
+        out = tmp_path / f"ivf{least}"
+        report = joined(tmp_path / "v", out, ray_address, method="ivf", recall=0.98)
+        own = pairs_of(out)
+        assert own.items() <= exact.items()
+        # Pairs of equal rows are found without a search and are no part of the certificate.
+        different = {pair for pair in exact if exact[pair] < 1}
+        truth = len(different & own.keys()) / len(different)
+        assert report.certificate is not None
+        assert 0.98 <= report.certificate["low"] <= truth + 1e-9
+        assert json.loads((out / "certificate.json").read_text()) == report.certificate
+        assert_nothing_but_the_artifact(out, also=("certificate.json",))
+    # Every pair in the sample of everything: nothing is left to doubt.
+    assert report.certificate["bands"][0]["from"] == 0.9
+    others = rng.permutation(rows)[:2000] + np.float32(0.001)
+    write_vectors(tmp_path / "w", [others])
+    both = {"against": str(tmp_path / "w")}
+    joined(tmp_path / "v", tmp_path / "ab", ray_address, method="exact", **both)
+    joined(tmp_path / "v", tmp_path / "cd", ray_address, method="ivf", recall=0.9, **both)
+    exact, own = pairs_of(tmp_path / "ab"), pairs_of(tmp_path / "cd")
+    assert own.items() <= exact.items() and len(own) >= 0.9 * len(exact)
+    monkeypatch.setattr("pipelines.joining.cells.ATTEMPTS", 1)
+    monkeypatch.setattr("pipelines.joining.cells.CERTIFIED_ROWS", 300)
+    with pytest.raises(TargetMissed, match=r"recall 0.9999 was not reached: recall [01]\.\d+ \(at"):
+        joined(tmp_path / "v", tmp_path / "no", ray_address, method="ivf", recall=0.9999)
+    assert not (tmp_path / "no" / "_manifest.json").exists()
+
+
+def nearest(rows, others, k, is_self):
+    """The k nearest of each row, the smaller id first among equals."""
+    found = {}
+    for n, row in enumerate(rows):
+        cos = cosines(np.repeat(row[None], len(others), 0), others)
+        order = [m for m in np.lexsort((np.arange(len(others)), -cos)) if not (is_self and m == n)]
+        found |= {(n, int(m)): float(cos[m]) for m in order[:k]}
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_nearest_rows_are_those_of_brute_force(vectors, rows, k, tmp_path, ray_address):
+    joined(vectors, tmp_path / "p", ray_address, top_k=k)
+    assert pairs_of(tmp_path / "p") == nearest(rows, rows, k, True)
+    others = rows[::9] + np.float32(0.01)
+    write_vectors(tmp_path / "w", [others])
+    joined(vectors, tmp_path / "q", ray_address, top_k=k, against=str(tmp_path / "w"))
+    assert pairs_of(tmp_path / "q") == nearest(rows, others, k, False)
+    joined(vectors, tmp_path / "r", ray_address, top_k=k, threshold=0.9)
+    want = nearest(rows, rows, k, True)
+    assert pairs_of(tmp_path / "r") == {p: c for p, c in want.items() if c >= np.float32(0.9)}
+
+
+def test_a_grown_artifact_joins_new_rows_with_all(rows, tmp_path, ray_address):
+    blocks = np.array_split(rows, 4)
+    write_vectors(tmp_path / "v", blocks[:3])
+    joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.8)
+    write_vectors(tmp_path / "v", blocks)
+    report = joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.8)
+    assert report.grown is not None
+    assert (report.grown["new_rows"], report.grown["known_rows"]) == (90, 270)
+    assert pairs_of(tmp_path / "p") == brute(rows, rows, 0.8, True)
+    assert_nothing_but_the_artifact(tmp_path / "p")
+    # Without the first block ids begin again, so a block in the middle goes instead.
+    less = [blocks[0], blocks[1] * np.float32(1.5) + np.float32(0.2), *blocks[2:]]
+    write_vectors(tmp_path / "v", less)
+    report = joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.8)
+    assert report.grown is not None and report.grown["known_rows"] == 270
+    changed = np.concatenate(less)
+    assert pairs_of(tmp_path / "p") == brute(changed, changed, 0.8, True)
+    again = joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.7)
+    assert again.grown is None
+
+
+def test_a_clique_of_fifty_thousand_is_one_group(tmp_path, ray_address):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((51_000, 8)).astype(np.float32)
+    rows[1000:] = rows[3]
+    write_vectors(tmp_path / "v", [rng.permutation(rows)])
+    joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.9)
+    spec = ClusterSpec(pairs=str(tmp_path / "p"), out=str(tmp_path / "c"))
+    [summary] = cluster_job.run(spec).summaries
+    largest = summary["largest"][0]
+    assert largest["rows"] >= 50_001 and summary["rows_by_reason"]["duplicate"] >= 49_999
+
+
+def test_uncertain_pairs_are_scored_by_a_cross_encoder(
+    bert_folder, pair_folder, tmp_path, ray_address
+):
+    texts = [f"{noun} {verb}" for noun in ("cat", "dog", "ship") for verb in ("a", "b", "c", "d")]
+    pq.write_table(pa.table({"id": list("lkjihgfedcba"), "text": texts}), tmp_path / "t.parquet")
+    tokenizer = AutoTokenizer.from_pretrained(pair_folder("bert"))
+    model = BertForSequenceClassification.from_pretrained(bert_folder, num_labels=1)
+    model.save_pretrained(tmp_path / "cross")
+    tokenizer.save_pretrained(tmp_path / "cross")
+    embed_job.run(
+        EmbedSpec(
+            corpus=str(tmp_path / "t.parquet"),
+            model=str(bert_folder),
+            out=str(tmp_path / "v"),
+            address=ray_address,
+        )
+    )
+    scored = {"rerank": str(tmp_path / "cross"), "band": (0.8, 0.97)}
+    joined(tmp_path / "v", tmp_path / "p", ray_address, threshold=0.7, **scored)
+    table = pq.read_table(Artifact.open(tmp_path / "p").folder).to_pylist()
+    inside = [row for row in table if np.float32(0.8) <= row["cos"] <= np.float32(0.97)]
+    assert 0 < len(inside) < len(table)
+    by_id = dict(zip("lkjihgfedcba", texts, strict=True))
+    both = [(by_id[row["id_a"]], by_id[row["id_b"]]) for row in inside]
+    want = CrossEncoder.load(tmp_path / "cross").predict(both)
+    np.testing.assert_allclose([row["rerank"] for row in inside], want, atol=1e-5)
+    assert all(row["rerank"] is None for row in table if row not in inside)
+    least = float(np.median(want))
+    spec = ClusterSpec(pairs=str(tmp_path / "p"), out=str(tmp_path / "c"), min_rerank=least)
+    cluster_job.run(spec)
+    good = [row for row in table if row["rerank"] is None or row["rerank"] >= least]
+    near = {frozenset((row["id_a"], row["id_b"])) for row in good}
+    for row in pq.read_table(Artifact.open(tmp_path / "c").folder).to_pylist():
+        assert row["keep"] or frozenset((row["id"], row["witness"])) in near
 
 
 def test_a_killed_run_goes_on(tmp_path, ray_address):
