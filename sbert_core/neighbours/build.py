@@ -5,6 +5,7 @@ Out: a Shard: each distinct vector in the index once, every row behind its node.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ class ShardBuilder:
     def __init__(self, index: VectorIndex, dim: int) -> None:
         self.index = index
         self._nodes = Nodes()
-        self._in_index: list[bytes] = []  # digest of the vector each node was inserted with
+        self._in_index: list[int] = []  # hash of the vector each node was inserted with
         self._own_place: dict[bytes, int] = {}
         self._own: list[np.ndarray] = []
         self._tables: list[pa.Table] = []
@@ -32,18 +33,26 @@ class ShardBuilder:
         """rows: columns of the vectors artifact without the vector."""
         nodes, new = self._nodes.numbered(vectors)
         self.index.add(vectors[new])
-        digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in vectors]
-        self._in_index += [digests[place] for place in new.tolist()]
         own = np.full(len(nodes), -1, np.int64)
-        for place, (node, digest) in enumerate(zip(nodes.tolist(), digests, strict=True)):
-            if self.index.is_lossy or digest != self._in_index[node]:
-                own[place] = self._own_place.setdefault(digest, len(self._own))
-                if own[place] == len(self._own):
-                    self._own.append(vectors[place])
+        for place in self._with_own(vectors, nodes, new):
+            digest = hashlib.blake2b(vectors[place].tobytes(), digest_size=16).digest()
+            own[place] = self._own_place.setdefault(digest, len(self._own))
+            if own[place] == len(self._own):
+                self._own.append(vectors[place])
         columns = {NODE: nodes, OWN: own, IS_DEAD: np.zeros(len(nodes), bool)}
         for name, values in reversed(columns.items()):
             rows = rows.add_column(0, name, pa.array(values))
         self._tables.append(rows)
+
+    def _with_own(self, vectors: np.ndarray, nodes: np.ndarray, new: np.ndarray) -> Iterable[int]:
+        """Places of rows whose vector the index does not hold as it is."""
+        if self.index.is_lossy:
+            return range(len(vectors))
+        # Only rows of one node are compared, so 64 bits are plenty, at half the time of a digest.
+        marks = [hash(row.tobytes()) for row in vectors]
+        self._in_index += [marks[place] for place in new.tolist()]
+        same = zip(marks, nodes.tolist(), strict=True)
+        return [n for n, (mark, node) in enumerate(same) if mark != self._in_index[node]]
 
     def rows(self) -> pa.Table:
         """All rows so far by node, those of one node by id."""
