@@ -80,27 +80,29 @@ def _largest(own: Decided, rows: Rows, samples: Samples) -> list[dict[str, Any]]
     name, size, decision = own.clusters.name, own.clusters.size, own.decision
     first = np.flatnonzero((name == np.arange(len(name))) & (size > 1))
     first = first[np.lexsort((first, -size[first]))][:LARGEST]
-    found = []
-    for cluster in first.tolist():
-        removed = np.flatnonzero((name == cluster) & ~decision.is_kept)[:MEMBERS].tolist()
-        witness = decision.witness[removed].tolist()
-        texts = samples.of([*removed, *witness])
-        ids = rows.ids.take(pa.array([cluster, *removed, *witness])).to_pylist()
-        half = len(removed)
-        found.append(
-            {
-                "cluster": ids[0],
-                "rows": int(size[cluster]),
-                "removed": [
-                    {
-                        "id": ids[1 + n],
-                        "text": texts[n],
-                        "witness": ids[1 + half + n],
-                        "witness_text": texts[half + n],
-                        "cos": round(float(decision.cos[removed[n]]), 6),
-                    }
-                    for n in range(half)
-                ],
-            }
-        )
-    return found
+    removed = {
+        cluster: np.flatnonzero((name == cluster) & ~decision.is_kept)[:MEMBERS].tolist()
+        for cluster in first.tolist()
+    }
+    rows_shown = [row for own_rows in removed.values() for row in own_rows]
+    rows_shown += decision.witness[rows_shown].tolist()
+    texts = dict(zip(rows_shown, samples.of(rows_shown), strict=True))
+
+    def shown(row: int) -> dict[str, Any]:
+        witness = int(decision.witness[row])
+        return {
+            "id": rows.ids[row].as_py(),
+            "text": texts[row],
+            "witness": rows.ids[witness].as_py(),
+            "witness_text": texts[witness],
+            "cos": round(float(decision.cos[row]), 6),
+        }
+
+    return [
+        {
+            "cluster": rows.ids[cluster].as_py(),
+            "rows": int(size[cluster]),
+            "removed": [shown(row) for row in members],
+        }
+        for cluster, members in removed.items()
+    ]

@@ -178,7 +178,7 @@ def range_search(unit: np.ndarray, threshold: float) -> int:
     index = faiss.IndexFlatIP(unit.shape[1])
     index.add(unit)
     limits, _, rows = index.range_search(unit, float(np.nextafter(np.float32(threshold), 0)))
-    asked = np.repeat(np.arange(len(unit)), np.diff(limits))
+    asked = np.repeat(np.arange(len(unit)), np.diff(limits.astype(np.int64)))
     return int((asked < rows).sum())
 
 

@@ -13,7 +13,7 @@ from sbert_core.neighbours.certificate import (
     strata_of,
 )
 
-NUM_ROWS = 40_000
+NUM_ROWS = 20_000
 SEEDS = 200
 
 
@@ -53,7 +53,7 @@ def test_the_interval_holds_the_truth(kind, share):
         is_missed = missed_pairs(rng, kind, a, b, num_rows, share)
         ends = np.concatenate([a[~is_missed], b[~is_missed]])
         degree = np.bincount(ends, minlength=num_rows)
-        sample = sampled_rows(degree, 2048, (seed,))
+        sample = sampled_rows(degree, 1024, (seed,))
         lost_a, lost_b = a[is_missed], b[is_missed]
         row, partner = np.concatenate([lost_a, lost_b]), np.concatenate([lost_b, lost_a])
         seen = np.isin(row, sample.rows)
