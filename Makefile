@@ -9,7 +9,7 @@ TEXTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check chaos wheel clean peers
-.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index
+.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,8 @@ bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parq
 peers: $(STAMP)
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino accelerate datasets
+	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino accelerate datasets \
+	  semhash datasketch
 
 bench-peers: peers  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
@@ -67,6 +68,12 @@ bench-index: $(STAMP)  ## indexes against hnswlib and FAISS called directly; VEC
 	$(BIN)/python tests/bench/index.py build $(if $(VECTORS),--vectors $(VECTORS))
 	$(BIN)/python tests/bench/index.py memory
 	$(BIN)/python tests/bench/index.py latency
+
+bench-duplicates: peers  ## pairs and clusters beside peers; VECTORS=artifact DATA=labelled sets
+	for part in join growth million update; do \
+	  $(PEERS)/bin/python tests/bench/duplicates.py $$part --vectors $(VECTORS) || exit 1; done
+	$(PEERS)/bin/python tests/bench/duplicates.py leaders
+	$(if $(DATA),$(PEERS)/bin/python tests/bench/duplicates.py quality --data $(DATA))
 
 chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
 	SBERT_CHAOS_KILLS=20 $(BIN)/pytest -s tests/chaos

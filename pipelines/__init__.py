@@ -2,6 +2,9 @@
 
 # In the order of the flow: the command line, the README and their test follow it.
 STAGES = (
+    "init",
+    "run",
+    "dedup",
     "prepare",
     "mine",
     "train",
@@ -13,6 +16,7 @@ STAGES = (
     "pairs",
     "cluster",
     "apply",
+    "report",
     "path",
     "export",
     "demo",

@@ -8,17 +8,20 @@ import click
 
 from pipelines import STAGES
 from pipelines.options import band_of, number_or_auto, numbers_of, range_of, unescaped, words_of
-from pipelines.running import run_job
+from pipelines.running import run_call, run_job
 from pipelines.words import (
     apply_text,
     cluster_text,
+    dedup_text,
     demo_text,
     embed_text,
     index_text,
+    job_plan_text,
     mine_text,
     pairs_text,
     plan_text,
     prepare_text,
+    run_text,
     search_json,
     search_text,
     threshold_text,
@@ -28,12 +31,15 @@ from pipelines.words import (
 if TYPE_CHECKING:
     from pipelines.apply import ApplyReport
     from pipelines.cluster import ClusterReport
+    from pipelines.dedup import DedupReport
     from pipelines.demo import DemoReport
     from pipelines.evaluate import EvaluateReport
     from pipelines.index import IndexReport
     from pipelines.mine import MineReport
     from pipelines.pairs import PairsReport
     from pipelines.prepare import PrepareReport
+    from pipelines.report import ReportReport
+    from pipelines.run import RunReport
     from pipelines.search import SearchReport
     from pipelines.threshold import ThresholdReport
     from pipelines.train import TrainReport
@@ -82,6 +88,44 @@ def parsed(read: Callable[[str], Value], text: str, option: str) -> Value:
         return read(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
+
+
+@main.command()
+@click.argument("job", type=click.Path(path_type=Path), default="job.yaml")
+@click.option("--corpus", default="corpus/", show_default=True, help="What the job reads.")
+@click.option("--out", default="run/", show_default=True, help="What it writes below.")
+@local_job
+def init(debug: bool, json_log: bool, job: Path, corpus: str, out: str) -> None:
+    """Write a commented job file to begin with."""
+    made = run_call("init", debug, json_log, job, corpus, out)
+    click.echo(f"job -> {made}\nsbert run {made}")
+
+
+@main.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--set", "settings", multiple=True, help="STAGE.OPTION=VALUE, above the job file.")
+@click.option("--plan", is_flag=True, help="Say what would run and cost; write nothing.")
+@click.option("--from", "start", help="Begin with this stage; earlier ones are as they are.")
+@job
+def run(debug: bool, json_log: bool, **options: object) -> None:
+    """Run the stages of a job file; finished ones have nothing to do."""
+    report: RunReport = run_job("run", "RunSpec", debug, json_log, **options)
+    click.echo(job_plan_text(report.plan) if report.plan is not None else run_text(report))
+
+
+@main.command()
+@click.argument("file")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for results.")
+@click.option("--text-column", default="text", show_default=True, help="Column of texts.")
+@click.option("--id-column", help="Column of ids; 'id' if there is one.")
+@click.option("--threshold", default="auto", show_default=True, help="Least cosine, or auto.")
+@click.option("--keep", default="", help='What to keep: "longest,newest:date"; the first by id.')
+@click.option("--model", default="demo", show_default=True, help="Folder, hub id or 'demo'.")
+@job
+def dedup(debug: bool, json_log: bool, **options: object) -> None:
+    """Remove near-duplicates from one file: kept, removed with witnesses, report."""
+    report: DedupReport = run_job("dedup", "DedupSpec", debug, json_log, **options)
+    click.echo(dedup_text(report))
 
 
 @main.command()
@@ -389,6 +433,20 @@ def apply(debug: bool, json_log: bool, **options: object) -> None:
     """Write the corpus without removed rows: same files, schema and order."""
     report: ApplyReport = run_job("apply", "ApplySpec", debug, json_log, **options)
     click.echo(apply_text(report))
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True)
+@click.option("--out", default="report.html", show_default=True, help="The page.")
+@click.option("--title", help="Of the page.")
+@click.option("--sample", type=int, default=4000, show_default=True, help="Points of the map.")
+@click.option("--clusters", type=int, default=2000, show_default=True, help="Clusters to read.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@local_job
+def report(debug: bool, json_log: bool, **options: object) -> None:
+    """Write one page on a run or on artifacts, and the same as JSON."""
+    made: ReportReport = run_job("report", "ReportSpec", debug, json_log, **options)
+    click.echo(f"{made.bytes / 1e6:,.1f} MB\nreport -> {made.page}")
 
 
 @main.command()

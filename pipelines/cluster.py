@@ -64,6 +64,11 @@ def run(spec: ClusterSpec) -> ClusterReport:
         return _report(spec, out.storage, manifest, phases.total)
 
 
+def is_done(spec: ClusterSpec, current: Manifest) -> bool:
+    """Are these the clusters of the pairs that are there now?"""
+    return _is_done(Goal.of(spec), current)
+
+
 def _is_done(goal: Goal, current: Manifest) -> bool:
     has_answer = current.facts["compared_fresh"] or not goal.spec.compare_fresh
     return current.spec["goal"] == goal.digest and has_answer

@@ -66,7 +66,13 @@ def reached(goal: Goal, fleet: Fleet, phases: Phases) -> EmbedReport:
     with phases("manifest"):
         manifest = manifest_of(survey, job)
     report = EmbedReport.of(
-        goal.spec.out, manifest, _accounts(job), encoded, phases, fleet.num_actors
+        goal.spec.out,
+        manifest,
+        _accounts(job),
+        encoded,
+        phases,
+        fleet.num_actors,
+        fleet.speeds.points(),
     )
     _refuse_changed_corpus(goal)
     goal.out.publish(manifest, rows_in=survey.num_rows_in, run=asdict(report))

@@ -39,6 +39,7 @@ class EvaluateReport:
     table: str
     scores: dict[str, list[Score]]
     out: Path | None
+    is_new: bool = True
 
 
 def run(spec: EvaluateSpec) -> EvaluateReport:
@@ -61,6 +62,14 @@ def run(spec: EvaluateSpec) -> EvaluateReport:
     if spec.out is not None:
         _write(spec.out, scores)
     return report
+
+
+def reread(spec: EvaluateSpec) -> EvaluateReport:
+    """What an earlier run of the same spec wrote."""
+    assert spec.out is not None
+    facts = json.loads((spec.out / "scores.json").read_text(encoding="utf-8"))
+    scores = {model: [Score(**own) for own in found] for model, found in facts.items()}
+    return EvaluateReport(table=score_table(scores), scores=scores, out=spec.out, is_new=False)
 
 
 def _benchmarks(spec: EvaluateSpec) -> list[Benchmark]:

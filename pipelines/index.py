@@ -62,6 +62,14 @@ def run(spec: IndexSpec) -> IndexReport:
             return _reached(goal, out)
 
 
+def is_done(spec: IndexSpec, current: Manifest) -> bool:
+    """Is this the index of the vectors that are there now?"""
+    vectors = Artifact.vectors(spec.vectors)
+    kind = IndexKind.named(spec.kind, spec.m, spec.ef_construction).fitting(vectors.rows)
+    goal = Goal(spec, vectors, kind, _base(spec, current, vectors))
+    return current.made_from["target"] == goal.target
+
+
 def _base(spec: IndexSpec, current: Manifest | None, vectors: Artifact) -> Manifest | None:
     """The index to update, if it can be."""
     if current is None:

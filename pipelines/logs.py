@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import TextIO
 
 
 class JsonLines(logging.Formatter):
@@ -21,9 +22,21 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class Stderr(logging.StreamHandler):
+    """The stderr of the moment: a live display puts its own in the place while it is shown."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        del value
+
+
 def configure_logs(json_lines: bool, debug: bool) -> None:
     """Send our packages' logs to stderr; other libraries' only from warnings up."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Stderr()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonLines() if json_lines else plain)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

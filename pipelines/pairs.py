@@ -81,6 +81,11 @@ def run(spec: PairsSpec) -> PairsReport:
         return _report(spec, manifest, phases.total)
 
 
+def is_done(spec: PairsSpec, current: Manifest) -> bool:
+    """Are these the pairs of the vectors that are there now?"""
+    return current.generation == Goal.of(spec).generation
+
+
 def _refuse_more(goal: Goal, manifest: Manifest, out: Writer) -> None:
     most = goal.spec.max_edges
     if most is not None and manifest.rows > most:

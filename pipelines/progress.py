@@ -4,12 +4,12 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from ray.exceptions import RayError
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from workers import board
 
@@ -19,6 +19,7 @@ LOG_EVERY_SECONDS = 10.0
 POLL_SECONDS = 1.0
 
 Advance = Callable[..., None]
+_shown: list[tuple[Progress, TaskID]] = []  # the display of a run, and the stage that runs
 
 
 @contextmanager
@@ -39,14 +40,48 @@ def progress(
 
 
 @contextmanager
-def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
+def stages_shown(names: Sequence[str]) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """One display over the stages of a run: what is done, what runs, what waits."""
+    if not sys.stderr.isatty():
+        yield lambda name: nullcontext()
+        return
+    with _bars() as bars:
+        tasks = {name: bars.add_task(name, total=1.0, said="waits") for name in names}
+
+        @contextmanager
+        def shown(name: str) -> Iterator[None]:
+            start = time.monotonic()
+            bars.update(tasks[name], said="starts")
+            _shown.append((bars, tasks[name]))
+            try:
+                yield
+            finally:
+                _shown.pop()
+            took = f"{time.monotonic() - start:,.1f} s"
+            bars.update(tasks[name], completed=1.0, said=took)
+
+        yield shown
+
+
+def _bars() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(label, total=1.0, said=meter.by)
+    return Progress(*columns, console=Console(stderr=True))
+
+
+@contextmanager
+def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
+    """A bar of its own, or the bar of the stage that runs."""
+    with ExitStack() as stack:
+        if _shown:
+            bars, task = _shown[-1]
+            lead = f"{label}: "
+        else:
+            bars, lead = stack.enter_context(_bars()), ""
+            task = bars.add_task(label, total=1.0, said=meter.by)
 
         def advance(rows: int, tokens: int, remark: str = "") -> None:
             meter.add(rows, tokens, remark)
-            bars.update(task, completed=meter.share_done, said=str(meter))
+            bars.update(task, completed=meter.share_done, said=f"{lead}{meter}")
 
         yield advance
 
@@ -116,6 +151,32 @@ class _Meter:
             left = (1 - self.share_done) / (self.share_done - self.first_share)
             said.append(f"{self.seconds * left:,.0f} s left")
         return ", ".join(part for part in (*said, self.remark, self.by) if part)
+
+
+class Speeds:
+    """Tokens per second over the time of a job, for its report."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = [(time.monotonic(), 0)]
+
+    def beside(self, advance: Advance) -> Advance:
+        """The same function, overheard."""
+
+        def overheard(rows: int, tokens: int, remark: str = "") -> None:
+            self._seen.append((time.monotonic(), self._seen[-1][1] + tokens))
+            advance(rows, tokens, remark)
+
+        return overheard
+
+    def points(self, most: int = 60) -> list[list[float]]:
+        """Seconds since the start, and the speed up to then since the point before."""
+        step = max(1, len(self._seen) // most)
+        few = self._seen[::step]
+        start = few[0][0]
+        return [
+            [round(now - start, 1), round((tokens - before) / max(1e-9, now - then), 1)]
+            for (then, before), (now, tokens) in zip(few, few[1:], strict=False)
+        ]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Jobs and their libraries load when one runs, so that help is instant.
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -22,11 +23,24 @@ EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "GateFailed": EXIT_GATE, "BusyError
 
 def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: object) -> Any:  # noqa: ANN401
     """Run a stage by name; a failure becomes one line and an exit code."""
+
+    def call() -> Any:  # noqa: ANN401
+        spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
+        return import_module(f"pipelines.{stage}").run(spec)
+
+    return _ended_well(call, debug, json_log)
+
+
+def run_call(stage: str, debug: bool, json_log: bool, *arguments: object) -> Any:  # noqa: ANN401
+    """The same for a stage that takes plain arguments."""
+    return _ended_well(lambda: import_module(f"pipelines.{stage}").run(*arguments), debug, json_log)
+
+
+def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  # noqa: ANN401
     configure_logs(json_log, debug)
     signal.signal(signal.SIGTERM, _interrupted)  # as Ctrl-C: preempted jobs save what they have
     try:
-        spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
-        return import_module(f"pipelines.{stage}").run(spec)
+        return call()
     except (ValueError, FileNotFoundError, PermissionError) as error:
         _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
     except KeyboardInterrupt:

@@ -47,6 +47,7 @@ FRUGAL = {
 OBJECT_STORE_BYTES = 512 * 2**20
 CONNECT_SECONDS = 10.0
 _held: list[str | None] = []  # the address of the session this process is in
+_shared: list[tuple[contextlib.ExitStack, Path]] = []  # what keeps it beyond the job that began it
 
 
 def num_cores() -> int:
@@ -58,13 +59,28 @@ def num_cores() -> int:
 def job_session(place: str, address: str | None) -> Iterator[None]:
     """Ray for a job that writes to `place`: what Ray itself writes goes there too, if it can."""
     with contextlib.ExitStack() as stack:
-        folder = Path(place)
-        if "://" in place:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sbert-")))
+        folder = _local_folder(place, stack)
         # One logical CPU more than there are: actors on all cores would leave none for tasks.
         num_cpus = None if address else num_cores() + 1
         stack.enter_context(ray_session(folder, address=address, num_cpus=num_cpus))
         yield
+
+
+def _local_folder(place: str, stack: contextlib.ExitStack) -> Path:
+    if "://" in place:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sbert-")))
+    return Path(place)
+
+
+@contextlib.contextmanager
+def shared_session(place: str) -> Iterator[None]:
+    """Jobs inside share one Ray, which the first that needs it starts and the block's end stops."""
+    with contextlib.ExitStack() as stack:
+        _shared.append((stack, _local_folder(place, stack)))
+        try:
+            yield
+        finally:
+            _shared.pop()
 
 
 @contextlib.contextmanager
@@ -78,7 +94,17 @@ def ray_session(
     """
     if address in _held:
         yield
-        return
+    elif _shared:
+        stack, place = _shared[-1]
+        stack.enter_context(_new_session(place, address, num_cpus))
+        yield
+    else:
+        with _new_session(folder, address, num_cpus):
+            yield
+
+
+@contextlib.contextmanager
+def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Iterator[None]:
     with _ray_home(folder) as home:
         token = {} if address else FRUGAL | {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
         # Workers import from the driver's working directory first. From an empty one, a user's

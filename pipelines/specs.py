@@ -389,3 +389,53 @@ class ApplySpec:
     out: str
     threshold: float | None = None
     address: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportSpec:
+    """What `sbert report` does. sources: the folder of a run, or artifacts."""
+
+    sources: tuple[str, ...]
+    out: str
+    title: str | None = None
+    sample: int = 4000
+    clusters: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "sample", "clusters")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """What `sbert run` does. settings: stage.option=value; start: the first stage to run."""
+
+    job: Path
+    settings: tuple[str, ...] = ()
+    plan: bool = False
+    start: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DedupSpec:
+    """What `sbert dedup` does. threshold: a cosine or auto."""
+
+    file: str
+    out: Path
+    text_column: str = "text"
+    id_column: str | None = None
+    threshold: str = "auto"
+    keep: str = ""
+    model: str = "demo"
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_uri(self.out)
+        if self.threshold != "auto":
+            try:
+                value = float(self.threshold)
+            except ValueError:
+                raise ValueError(f"threshold {self.threshold!r}; give a cosine or auto") from None
+            if not -1 <= value <= 1:
+                raise ValueError(f"threshold is {value:g}; a cosine lies between -1 and 1")

@@ -8,19 +8,66 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pipelines.apply import ApplyReport
     from pipelines.cluster import ClusterReport
+    from pipelines.dedup import DedupReport
     from pipelines.demo import DemoReport
     from pipelines.embedding.estimate import EmbedEstimate
     from pipelines.embedding.summary import EmbedReport
     from pipelines.index import IndexReport
     from pipelines.mine import MineReport
     from pipelines.pairs import PairsReport
+    from pipelines.planned import JobPlan
     from pipelines.prepare import PrepareReport
+    from pipelines.run import RunReport
     from pipelines.search import SearchReport
     from pipelines.threshold import Level, ThresholdReport
     from pipelines.train import TrainReport
 
 SNIPPET_CHARS = 80
 TOPICS_SHOWN = 20
+
+
+def run_text(report: "RunReport") -> str:
+    lines = [
+        f"{stage.name:9} {stage.outcome:14} {stage.seconds:8,.1f} s" for stage in report.stages
+    ]
+    lines += [f"gate met  {gate}" for gate in report.gates]
+    lines.append(f"{report.seconds:,.1f} s in all -> {report.out}")
+    return "\n".join([*lines, f"report -> {report.page}"] if report.page else lines)
+
+
+def job_plan_text(plan: "JobPlan") -> str:
+    lines = []
+    for stage in plan.stages:
+        said = [stage.what]
+        if stage.rows is not None:
+            said.append(f"{stage.rows:,} rows")
+        if stage.tokens is not None:
+            said.append(f"{stage.tokens:,} tokens")
+        if stage.seconds is not None:
+            said.append(f"{_span(stage.seconds)} s")
+        if stage.bytes is not None:
+            said.append(f"{stage.bytes / 1e6:,.1f} MB")
+        lines.append(f"{stage.name:9} {', '.join(said)}")
+    kind = "GPU" if plan.is_gpu else "actor"
+    lines.append(
+        f"in all    {_span(plan.seconds)} s, {plan.bytes / 1e6:,.1f} MB on disk, "
+        f"{plan.worker_hours[0]:.3g} to {plan.worker_hours[1]:.3g} {kind}-hours"
+    )
+    if plan.money is not None:
+        lines.append(f"cost      {plan.money[0]:,.2f} to {plan.money[1]:,.2f}")
+    return "\n".join(lines)
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    return f"{seconds[0]:,.0f} to {seconds[1]:,.0f}"
+
+
+def dedup_text(report: "DedupReport") -> str:
+    return (
+        f"{report.num_removed:,} of {report.rows:,} rows are near-duplicates (cosine >= "
+        f"{report.threshold:g}), each with a kept witness; {report.seconds:,.1f} s\n"
+        f"kept -> {report.kept}\nremoved -> {report.removed}\nreport -> {report.page}"
+    )
 
 
 def prepare_text(report: "PrepareReport") -> str:

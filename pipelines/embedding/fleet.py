@@ -16,7 +16,7 @@ from ray.data import ActorPoolStrategy, DataContext
 
 from pipelines.embedding.pinned import PinnedModel
 from pipelines.embedding.planning import Plan
-from pipelines.progress import polled, progress
+from pipelines.progress import Speeds, polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
 from pipelines.session import job_session
 from pipelines.specs import EmbedSpec
@@ -45,6 +45,7 @@ class Fleet(contextlib.ExitStack):
         super().__init__()
         self.spec = spec
         self.num_actors = 0
+        self.speeds = Speeds()
         self._is_connected = False
 
     def _connect(self) -> None:
@@ -155,7 +156,7 @@ class Fleet(contextlib.ExitStack):
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         results = []
         with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
-            with polled(job.generation, advance):
+            with polled(job.generation, self.speeds.beside(advance)):
                 dataset = _units_dataset(units).map_batches(
                     UnitEmbedder,
                     batch_size=1,

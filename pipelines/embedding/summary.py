@@ -32,6 +32,7 @@ class EmbedReport:
     unknown_tokens: int = 0
     tokens_per_second: float = 0.0
     num_actors: int = 0
+    speeds: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
     private_bytes: dict[str, int] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class EmbedReport:
         encoded: list[dict[str, Any]],
         phases: Phases,
         num_actors: int,
+        speeds: list[list[float]],
     ) -> "EmbedReport":
         tokens = sum(unit["num_tokens"] for unit in encoded)
         seconds = phases.seconds.get("embed", 0.0)
@@ -67,6 +69,7 @@ class EmbedReport:
             unknown_tokens=sum(unit["num_unknown"] for unit in encoded),
             tokens_per_second=tokens / seconds if seconds else 0.0,
             num_actors=num_actors,
+            speeds=speeds,
             seconds=phases.total,
             phases={name: round(value, 3) for name, value in phases.seconds.items()},
             private_bytes={

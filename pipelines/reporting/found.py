@@ -1,0 +1,91 @@
+"""Folders -> what they hold: artifacts, encoders, scores, the record of a run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.artifacts import MANIFEST, RUN, Artifact
+from sbert_core.storage import storage_at
+
+RECORD = "run.json"
+TRAINING = "training.json"
+SCORES = "scores.json"
+CARD = "card.json"
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything a report can tell of. Of several artifacts of a kind the last counts."""
+
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
+    trainings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+    card: dict[str, Any] | None = None
+    record: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, sources: Sequence[str]) -> "Found":
+        found = cls()
+        for source in sources:
+            found._look(source)
+            names = {
+                stat.name.split("/")[0] for stat in storage_at(source).list() if "/" in stat.name
+            }
+            for name in sorted(names):
+                if name[0] not in "_.":
+                    found._look(f"{source.rstrip('/')}/{name}")
+        if not (found.artifacts or found.trainings or found.scores):
+            raise FileNotFoundError(
+                f"{', '.join(sources)} holds nothing to report on; give the folder of a run, or "
+                "artifacts"
+            )
+        found._add_sources()
+        return found
+
+    def _look(self, place: str) -> None:
+        storage = storage_at(place)
+
+        def loaded(name: str) -> Any:  # noqa: ANN401
+            return json.loads(storage.read(name)) if storage.stat(name) is not None else None
+
+        if storage.stat(MANIFEST) is not None:
+            artifact = Artifact.open(place)
+            kind = artifact.manifest.kind
+            self.artifacts[kind] = artifact
+            self.runs[kind] = loaded(RUN) or {}
+            self.card = loaded(CARD) or self.card
+        if (training := loaded(TRAINING)) is not None:
+            self.trainings[place.rstrip("/").rpartition("/")[2]] = training
+        self.scores |= loaded(SCORES) or {}
+        record = loaded(RECORD)
+        if isinstance(record, dict) and "stages" in record:
+            self.record = record
+
+    def _add_sources(self) -> None:
+        """Pairs and vectors that clusters were made from, where they still are."""
+        for kind, option in (("clusters", "pairs"), ("clusters", "vectors"), ("pairs", "vectors")):
+            own = self.artifacts.get(kind)
+            if own is None or option in self.artifacts:
+                continue
+            source = own.manifest.made_from
+            place = source["a"][option] if kind == "pairs" else source[option]
+            if storage_at(place).stat(MANIFEST) is not None:
+                self._look(place)
+
+    @property
+    def vectors(self) -> Artifact | None:
+        return self.artifacts.get("vectors")
+
+    @property
+    def pairs(self) -> Artifact | None:
+        return self.artifacts.get("pairs")
+
+    @property
+    def clusters(self) -> Artifact | None:
+        return self.artifacts.get("clusters")
+
+    @property
+    def generations(self) -> dict[str, str]:
+        return {kind: own.manifest.generation for kind, own in self.artifacts.items()}
