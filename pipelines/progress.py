@@ -157,26 +157,31 @@ class Speeds:
     """Tokens per second over the time of a job, for its report."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        self._seen: list[tuple[float, int]] = []
 
     def beside(self, advance: Advance) -> Advance:
         """The same function, overheard."""
 
         def overheard(rows: int, tokens: int, remark: str = "") -> None:
-            self._seen.append((time.monotonic(), self._seen[-1][1] + tokens))
+            total = self._seen[-1][1] if self._seen else 0
+            self._seen.append((time.monotonic(), total + tokens))
             advance(rows, tokens, remark)
 
         return overheard
 
     def points(self, most: int = 60) -> list[list[float]]:
-        """Seconds since the start, and the speed up to then since the point before."""
-        step = max(1, len(self._seen) // most)
-        few = self._seen[::step]
-        start = few[0][0]
-        return [
-            [round(now - start, 1), round((tokens - before) / max(1e-9, now - then), 1)]
-            for (then, before), (now, tokens) in zip(few, few[1:], strict=False)
-        ]
+        """Seconds since the first work was seen, and the speed since the point before."""
+        if not self._seen:
+            return []
+        start = then = self._seen[0][0]
+        before = self._seen[0][1]
+        least = max(2 * POLL_SECONDS, (self._seen[-1][0] - start) / most)
+        found: list[list[float]] = []
+        for now, tokens in self._seen[1:]:
+            if now - then >= least:
+                found.append([round(now - start, 1), round((tokens - before) / (now - then), 1)])
+                then, before = now, tokens
+        return found
 
 
 @contextmanager

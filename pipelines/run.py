@@ -10,12 +10,12 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pipelines.artifacts import GateFailed
+from pipelines.artifacts import WORK, GateFailed
 from pipelines.gates import Gate, gates_of
 from pipelines.jobfile import JobFile
 from pipelines.progress import stages_shown
@@ -73,6 +73,7 @@ class Run:
         self.began = time.time()
         self.stages: list[StageRun] = []
         self.reports: dict[str, Any] = {}
+        self.gates: list[Gate] = []
         self.storage = storage_at(job.out)
         known = self.storage.stat(RUN) is not None
         self.before = json.loads(self.storage.read(RUN)) if known else {}
@@ -89,13 +90,14 @@ class Run:
                     continue
                 with shown(name):
                     self._stage(name)
-            gates = gates_of(self.job.gates, self.reports)
-            self._write(gates)
+            self.gates = self._gates()
+            self._write()
             page = None
             if "report" in self.job.stages:
                 with shown("report"):
                     page = self._stage("report").page
-        failed = [gate for gate in gates if not gate.is_met]
+        self.storage.delete([WORK])
+        failed = [gate for gate in self.gates if not gate.is_met]
         if failed:
             raise GateFailed(
                 f"{'; '.join(str(gate) for gate in failed)}. The artifacts are in {self.job.out}"
@@ -104,7 +106,7 @@ class Run:
         return RunReport(
             out=self.job.out,
             stages=tuple(self.stages),
-            gates=tuple(gates),
+            gates=tuple(self.gates),
             page=page,
             seconds=time.time() - self.began,
         )
@@ -129,17 +131,28 @@ class Run:
             self.before["evaluated"] = fingerprint
         return report
 
+    def _gates(self) -> list[Gate]:
+        """Measured now; for stages that were passed over, as the run before measured them."""
+        known = {gate["name"]: gate["value"] for gate in self.before.get("gates", [])}
+        found = gates_of(self.job.gates, self.reports)
+        if self.start is None:
+            return found
+        return [
+            replace(gate, value=known.get(gate.name)) if gate.value is None else gate
+            for gate in found
+        ]
+
     def _note(self, stage: StageRun) -> None:
         self.stages.append(stage)
-        self._write([])
+        self._write()
 
-    def _write(self, gates: list[Gate]) -> None:
+    def _write(self) -> None:
         facts = {
             "job": str(self.job.path.absolute()),
             "started": self.began,
             "seconds": round(time.time() - self.began, 2),
             "stages": [asdict(stage) for stage in self.stages],
-            "gates": [{**asdict(gate), "is_met": gate.is_met} for gate in gates],
+            "gates": [{**asdict(gate), "is_met": gate.is_met} for gate in self.gates],
             "price_per_hour": self.job.price_per_hour,
             "evaluated": self.before.get("evaluated"),
         }

@@ -10,10 +10,10 @@ PHASES = ("plan", "embed", "join", "write", "read", "decide")
 def headline_of(found: Found) -> list[dict[str, str]]:
     cards: list[tuple[str, str]] = []
     if found.vectors is not None:
-        facts, run = found.vectors.manifest.facts, found.runs.get("vectors", {})
+        run = found.runs.get("vectors", {})
         cards.append(("rows embedded", f"{found.vectors.rows:,}"))
-        if facts.get("distinct") is not None:
-            cards.append(("distinct texts", f"{facts['distinct']:,}"))
+        if "repeats" in run:
+            cards.append(("distinct texts", f"{found.vectors.rows - run['repeats']:,}"))
         if run.get("tokens_per_second"):
             cards.append(("tokens per second", f"{run['tokens_per_second']:,.0f}"))
         cards.append(("in quarantine", f"{found.vectors.manifest.quarantined:,}"))

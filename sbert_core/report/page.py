@@ -243,8 +243,8 @@ def _tools(prefix: str, hint: str, orders: Mapping[str, str]) -> str:
 SECTIONS: tuple[tuple[str, str, Callable[[Facts], str]], ...] = (
     ("Texts", "texts", _lengths),
     ("Similarity", "similarity", _similarity),
-    ("Clusters", "clusters", _clusters),
     ("Map", "map-section", _map),
+    ("Clusters", "clusters", _clusters),
     ("Training", "training", _training),
     ("Scores", "scores", _tables("scores")),
     ("Index", "index", _tables("index")),

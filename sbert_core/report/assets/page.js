@@ -1,9 +1,9 @@
 "use strict";
 // Texts of a corpus are strangers: they reach the page as text nodes and never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
-const PAGE = 20;
+const PAGE = 10;
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-const COLOURS = ["#2f6fab", "#c8553d", "#4a9a6b", "#8c5e9e", "#c79a2b", "#3aa0a8", "#b5577d", "#7a7f3a", "#6b74c9", "#a0643c"];
+const COLOURS = ["#2f6fab", "#c8553d", "#4a9a6b", "#8c5e9e", "#c79a2b", "#3aa0a8", "#b5577d", "#7a7f3a", "#6b74c9", "#a0643c", "#5f8f3e", "#d9739b", "#4f8ad9", "#b08d57", "#38806e", "#9a4f4f", "#7d6fb0", "#c46a2e", "#4a6b8a", "#8aa04b"];
 
 function plain(text) {
   return String(text).replace(BIDI, (mark) => "\u27e8U+" + mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "\u27e9");
