@@ -8,7 +8,7 @@ PEERS := .venv-peers
 TEXTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check chaos wheel clean peers
+.PHONY: help install demo test check chaos wheel clean peers browser
 .PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates
 
 help:  ## list the targets
@@ -38,6 +38,10 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
+
+browser:  ## install Chromium for the tests of the report (Debian and Ubuntu)
+	@command -v chromium chromedriver >/dev/null || \
+	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver)
 
 bench: $(STAMP)  ## encoder speed against sentence-transformers; TEXTS=file.parquet for your own
 	$(BIN)/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))

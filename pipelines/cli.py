@@ -474,13 +474,12 @@ def export(debug: bool, **options: object) -> None:
     type=click.Path(path_type=Path),
     default=Path("demo-out"),
     show_default=True,
-    help="Folder for the vectors and the report.",
+    help="Folder for everything it makes.",
 )
-@click.option(
-    "--docstrings", type=int, default=4000, show_default=True, help="How many texts to take."
-)
+@click.option("--small", is_flag=True, help="Less of everything: under two minutes.")
+@click.option("--docstrings", type=int, help="Texts to embed; 4,000, or 1,000 with --small.")
 @job
 def demo(debug: bool, json_log: bool, **options: object) -> None:
-    """Embed the docstrings of this machine's Python and show the closest pairs."""
+    """The whole flow on the docstrings of this machine's Python: train, embed, search, clean."""
     report: DemoReport = run_job("demo", "DemoSpec", debug, json_log, **options)
     click.echo(demo_text(report))

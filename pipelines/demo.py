@@ -1,161 +1,188 @@
-"""The flow in miniature, on text found on this machine.
+"""The whole flow in miniature, on text found on this machine.
 
 In:  the docstrings of the running Python's libraries.
-Out: their vectors, the most similar pairs, and what the work cost: `report.json` and
-     `vectors.parquet` in the output folder.
+Out: a folder with a job file and everything `sbert run` makes of it: an encoder fine-tuned to find
+     a docstring's body by its first line, scores before and after, vectors, an index, pairs,
+     clusters, the report.
 """
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import ray
-from ray.util import ActorPool
+import yaml
 
+from pipelines import run as run_job
+from pipelines.comparison import Comparison, compared
 from pipelines.docstrings import Docstring, docstrings, library_folders
 from pipelines.models import demo_model
-from pipelines.progress import progress
-from pipelines.session import ray_session
-from pipelines.specs import DemoSpec
-from sbert_core.encoder import Encoded
-from sbert_core.encoder.batching import num_padding
-from sbert_core.neighbours.exact import top_pairs
-from workers.embedder import Embedder
+from pipelines.open_index import Index
+from pipelines.run import RunReport
+from pipelines.specs import DemoSpec, RunSpec
 
-CHUNK_TEXTS = 128
-PLAIN_BATCH_SIZE = 32  # what a plain loop over a model uses by default
-NUM_PAIRS = 10
-WARM_UP = "the first call pays for lazy set-up"
-
-
-@dataclass(frozen=True, slots=True)
-class SimilarPair:
-    """Two texts that differ in more than case and spacing."""
-
-    cos: float
-    id_a: str
-    id_b: str
-    text_a: str
-    text_b: str
+LEAST_BODY = 80  # characters behind the first line
+MOST_BODY = 600
+QUESTIONS = ("open a file", "compute the mean of an array", "wait until a process ends")
+HITS = 2
+JOB = """\
+# Written by sbert demo; edit it and run: sbert run job.yaml
+"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much of everything."""
+
+    docstrings: int
+    training: int
+    held_out: int
+    sentences: int
+
+
+FULL = Size(docstrings=4000, training=800, held_out=300, sentences=10_000)
+SMALL = Size(docstrings=1000, training=160, held_out=120, sentences=2000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """What the demo found and what it cost."""
+    """What the demo found. answers: for each question the best hits."""
 
-    path: str
-    num_rows: int
-    num_distinct: int
-    num_tokens: int
-    num_tokens_saved: int
-    num_padding_unsorted: int
-    num_padding_sorted: int
-    num_truncated: int
-    num_actors: int
+    page: str
+    job: str
+    rows: int
+    removed: int
+    scores: dict[str, float]
+    answers: dict[str, list[tuple[float, str]]]
+    comparison: Comparison
+    run: RunReport
     seconds: float
-    pairs: list[SimilarPair]
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.num_tokens / self.seconds
-
-    @property
-    def saved_share(self) -> float:
-        """Tokens of repeats among all tokens."""
-        return self.num_tokens_saved / (self.num_tokens + self.num_tokens_saved)
-
-    @property
-    def padding_shares(self) -> tuple[float, float]:
-        """Padding among the tokens of plain batches: as texts come, and sorted by length."""
-        unsorted, by_length = self.num_padding_unsorted, self.num_padding_sorted
-        return unsorted / (self.num_tokens + unsorted), by_length / (self.num_tokens + by_length)
 
 
 def run(spec: DemoSpec) -> DemoReport:
-    """Docstrings -> vectors -> the most similar pairs."""
+    start = time.perf_counter()
+    size = SMALL if spec.small else FULL
     model = demo_model()
-    rows = docstrings(library_folders(), spec.docstrings)
-    texts = list(dict.fromkeys(row.text for row in rows))
-    with ray_session(spec.out, address=spec.address):
-        actors = _ready_actors(str(model))
-        start = time.perf_counter()
-        encoded = _embedded(actors, texts)
-        seconds = time.perf_counter() - start
-    num_tokens = dict(zip(texts, np.concatenate([e.num_tokens for e in encoded]), strict=True))
-    lengths = np.array(list(num_tokens.values()))
-    vectors = dict(zip(texts, np.concatenate([e.vectors for e in encoded]), strict=True))
-    report = DemoReport(
-        path=str(spec.out / "report.json"),
-        num_rows=len(rows),
-        num_distinct=len(texts),
-        num_tokens=int(lengths.sum()),
-        num_tokens_saved=int(sum(num_tokens[row.text] for row in rows) - lengths.sum()),
-        num_padding_unsorted=num_padding(lengths, PLAIN_BATCH_SIZE),
-        num_padding_sorted=num_padding(np.sort(lengths), PLAIN_BATCH_SIZE),
-        num_truncated=sum(e.num_truncated for e in encoded),
-        num_actors=len(actors),
-        seconds=seconds,
-        pairs=_similar_pairs(rows, vectors),
+    found = docstrings(library_folders(), max(size.docstrings, 2 * size.sentences))
+    spec.out.mkdir(parents=True, exist_ok=True)
+    rows = found[: spec.docstrings or size.docstrings]
+    pq.write_table(
+        pa.table({"id": [row.id for row in rows], "text": [row.text for row in rows]}),
+        spec.out / "docstrings.parquet",
     )
-    _write(spec.out, rows, vectors, report)
-    return report
-
-
-def _ready_actors(model: str) -> list[Any]:
-    """One single-threaded actor per core, each with a warm model."""
-    num_actors = max(1, int(ray.cluster_resources()["CPU"]))
-    embedder: Any = ray.remote(num_cpus=1)(Embedder)
-    actors = [embedder.remote(model) for _ in range(num_actors)]
-    ray.get([actor.embed.remote([WARM_UP]) for actor in actors])
-    return actors
-
-
-def _embedded(actors: list[Any], texts: list[str]) -> list[Encoded]:
-    """Results of all chunks, in order, while a progress bar moves."""
-    chunks = [texts[i : i + CHUNK_TEXTS] for i in range(0, len(texts), CHUNK_TEXTS)]
-    encoded = []
-    with progress("embed", len(texts)) as advance:
-        results = ActorPool(actors).map(lambda actor, chunk: actor.embed.remote(chunk), chunks)
-        for result in results:
-            encoded.append(result)
-            advance(len(result.vectors), result.num_encoded_tokens)
-    return encoded
-
-
-def _similar_pairs(rows: list[Docstring], vectors: dict[str, np.ndarray]) -> list[SimilarPair]:
-    """The closest texts that differ in more than case and spacing."""
-    chosen = {" ".join(row.text.casefold().split()): row for row in reversed(rows)}
-    kept = list(reversed(chosen.values()))
-    pairs = top_pairs(np.stack([vectors[row.text] for row in kept]), NUM_PAIRS)
-    return [
-        SimilarPair(
-            cos=float(cos),
-            id_a=kept[a].id,
-            id_b=kept[b].id,
-            text_a=kept[a].text,
-            text_b=kept[b].text,
-        )
-        for a, b, cos in zip(pairs.a, pairs.b, pairs.cos, strict=True)
-    ]
-
-
-def _write(
-    out: Path, rows: list[Docstring], vectors: dict[str, np.ndarray], report: DemoReport
-) -> None:
-    flat = pa.array(np.concatenate([vectors[row.text] for row in rows]), pa.float32())
-    dim = len(flat) // len(rows)
-    table = pa.table(
-        {
-            "id": [row.id for row in rows],
-            "text": [row.text for row in rows],
-            "vector": pa.FixedSizeListArray.from_arrays(flat, dim),
-        }
+    pairs = _lines_and_bodies(found)
+    _write_questions(spec.out, pairs, size)
+    job = spec.out / "job.yaml"
+    job.write_text(JOB + yaml.safe_dump(_job(), sort_keys=False), encoding="utf-8")
+    done = run_job.run(RunSpec(job=job, address=spec.address))
+    sentences = list(dict.fromkeys(line for line, _ in _first_lines(found)))[: size.sentences]
+    return DemoReport(
+        page=str(spec.out / "run" / "report.html"),
+        job=str(job),
+        rows=len(rows),
+        removed=_said(spec.out, "clusters")["removed"],
+        scores=_scores(spec.out),
+        answers=_answers(spec.out),
+        comparison=compared(sentences, model),
+        run=done,
+        seconds=time.perf_counter() - start,
     )
-    pq.write_table(table, out / "vectors.parquet")
-    numbers = {**asdict(report), "tokens_per_second": report.tokens_per_second}
-    (out / "report.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+
+
+def _first_lines(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
+    """The first paragraph of each docstring on one line, and the rest."""
+    found = []
+    for row in rows:
+        line, _, body = row.text.strip().partition("\n\n")
+        if line := " ".join(line.split()):
+            found.append((line, " ".join(body.split())))
+    return found
+
+
+def _lines_and_bodies(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
+    """Distinct first lines with a body that says more."""
+    chosen: dict[str, str] = {}
+    bodies: set[str] = set()
+    for line, body in _first_lines(rows):
+        if 15 <= len(line) <= 200 and len(body) >= LEAST_BODY and line not in chosen:
+            cut = body[:MOST_BODY]
+            if cut not in bodies:
+                chosen[line] = cut
+                bodies.add(cut)
+    return list(chosen.items())
+
+
+def _write_questions(out: Path, pairs: list[tuple[str, str]], size: Size) -> None:
+    """Pairs to train on, and others to be judged by: find the body for a line."""
+    step = max(1, len(pairs) // (size.training + size.held_out))
+    few = pairs[::step][: size.training + size.held_out]
+    held, training = few[: size.held_out], few[size.held_out :]
+    lines, bodies = (list(column) for column in zip(*training, strict=True))
+    pq.write_table(pa.table({"query": lines, "positive": bodies}), out / "lines.parquet")
+    folder = out / "held-out"
+    folder.mkdir(exist_ok=True)
+    numbers = [str(number) for number in range(len(held))]
+    tables = {
+        "docs": pa.table({"doc_id": numbers, "text": [body for _, body in held]}),
+        "queries": pa.table({"query_id": numbers, "text": [line for line, _ in held]}),
+        "qrels": pa.table({"query_id": numbers, "doc_id": numbers}),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"docstrings_{name}.parquet")
+
+
+def _job() -> dict[str, Any]:
+    return {
+        "corpus": "docstrings.parquet",
+        "out": "run",
+        "stages": {
+            "prepare": {"files": ["lines.parquet"], "format": "ranking"},
+            "train": {
+                "base": "demo",
+                "objective": "ranking",
+                "workers": 2,
+                "cpus_per_worker": 1,
+                "max_length": 128,
+            },
+            "evaluate": {"models": ["run/encoder", "demo"], "retrieval": "held-out"},
+            "embed": {},
+            "index": {"recall_sample": 200},
+            "pairs": {"threshold": 0.9},
+            "cluster": {"keep": "longest", "topics": 12},
+            "report": {"title": "Docstrings of this machine's Python"},
+        },
+        "gates": {"min_recall": 0.9},
+    }
+
+
+def _scores(out: Path) -> dict[str, float]:
+    """The main score of each model."""
+    found = json.loads((out / "run" / "scores" / "scores.json").read_text(encoding="utf-8"))
+    return {
+        model: next(score["value"] for score in scores if score["is_main"])
+        for model, scores in found.items()
+    }
+
+
+def _said(out: Path, name: str) -> dict[str, Any]:
+    summary = json.loads((out / "run" / name / "summary.json").read_text(encoding="utf-8"))
+    return summary[0]
+
+
+def _answers(out: Path) -> dict[str, list[tuple[float, str]]]:
+    """The best docstrings for a few questions."""
+    index = Index.open(out / "run" / "index")
+    texts = pq.read_table(out / "docstrings.parquet")
+    text_of = dict(zip(texts["id"].to_pylist(), texts["text"].to_pylist(), strict=True))
+    found = index.search_text(QUESTIONS, HITS)
+    return {
+        question: [
+            (float(cos), " ".join(text_of[own].split()))
+            for own, cos in zip(ids, cosines, strict=True)
+        ]
+        for question, ids, cosines in zip(QUESTIONS, found.ids, found.cos, strict=True)
+    }

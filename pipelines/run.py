@@ -58,17 +58,19 @@ def run(spec: RunSpec) -> RunReport:
         job = JobFile.read(Path(path.name), spec.settings, spec.address)
         if spec.start is not None and spec.start not in job.stages:
             raise ValueError(f"--from {spec.start}: the job's stages are {', '.join(job.stages)}")
+        here = path.parent if spec.job.is_absolute() else spec.job.parent
         if spec.plan:
             planned = import_module("pipelines.planned").run(job)
             return RunReport(out=job.out, stages=(), gates=(), page=None, seconds=0.0, plan=planned)
-        return Run(job, spec.start).carried_out()
+        return Run(job, spec.start, here).carried_out()
 
 
 class Run:
     """One run of a job."""
 
-    def __init__(self, job: JobFile, start: str | None) -> None:
+    def __init__(self, job: JobFile, start: str | None, here: Path) -> None:
         self.job = job
+        self.here = here  # the job's folder as the user sees it
         self.start = start
         self.began = time.time()
         self.stages: list[StageRun] = []
@@ -95,16 +97,16 @@ class Run:
             page = None
             if "report" in self.job.stages:
                 with shown("report"):
-                    page = self._stage("report").page
+                    page = self._seen(self._stage("report").page)
         self.storage.delete([WORK])
         failed = [gate for gate in self.gates if not gate.is_met]
         if failed:
             raise GateFailed(
-                f"{'; '.join(str(gate) for gate in failed)}. The artifacts are in {self.job.out}"
-                + (f", the report is {page}" if page else "")
+                f"{'; '.join(str(gate) for gate in failed)}. The artifacts are in "
+                f"{self._seen(self.job.out)}" + (f", the report is {page}" if page else "")
             )
         return RunReport(
-            out=self.job.out,
+            out=self._seen(self.job.out),
             stages=tuple(self.stages),
             gates=tuple(self.gates),
             page=page,
@@ -122,6 +124,8 @@ class Run:
             is_new = False
         else:
             report = import_module(f"pipelines.{name}").run(spec)
+            if isinstance(report, list):  # of a training with several seeds
+                report = report[0]
             is_new = getattr(report, "is_new", bool(getattr(report, "seconds", 1.0)))
         self.reports[name] = report
         seconds = time.perf_counter() - began
@@ -130,6 +134,10 @@ class Run:
         if fingerprint is not None:
             self.before["evaluated"] = fingerprint
         return report
+
+    def _seen(self, place: str) -> str:
+        """A place below the job's folder, from where the command was given."""
+        return place if "://" in place else str(self.here / place)
 
     def _gates(self) -> list[Gate]:
         """Measured now; for stages that were passed over, as the run before measured them."""

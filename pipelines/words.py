@@ -1,7 +1,6 @@
 """Reports of jobs -> the words a user reads at the end."""
 
 import json
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -285,37 +284,19 @@ def plan_text(plan: "EmbedEstimate") -> str:
 
 
 def demo_text(report: "DemoReport") -> str:
-    unsorted, by_length = report.padding_shares
-    lines = [
+    after, before = list(report.scores.values())[:2]
+    lines = ["", run_text(report.run), ""]
+    for question, hits in report.answers.items():
+        lines.append(f'"{question}"')
+        lines += [f"  {cos:.3f}  {text[:SNIPPET_CHARS]}" for cos, text in hits]
+    lines += [
         "",
-        f"{report.num_rows:,} docstrings, {report.num_distinct:,} distinct, "
-        f"{report.num_tokens:,} tokens, {report.num_truncated:,} texts truncated",
-        f"throughput       {report.tokens_per_second:,.0f} tokens/s on {report.num_actors} "
-        f"actors in {report.seconds:.1f} s",
-        f"repeats          {report.num_tokens_saved:,} tokens saved ({report.saved_share:.1%}): "
-        "each distinct text is encoded once",
-        f"padding avoided  {report.num_padding_unsorted:,} tokens ({unsorted:.0%} of plain "
-        f"batches of 32; {by_length:.0%} if those are sorted by length)",
+        f"fine-tuning: nDCG@10 on held-out docstrings {before:.1f} before, {after:.1f} after",
+        str(report.comparison),
         "",
-        f"the {len(report.pairs)} most similar texts that are not the same:",
+        f"{report.removed:,} of {report.rows:,} docstrings are near-duplicates, each with a kept "
+        f"witness; {report.seconds:,.0f} s in all",
+        f"report -> {report.page}",
+        f"next: edit {report.job} and run: sbert run {report.job}",
     ]
-    for pair in report.pairs:
-        text_a, text_b = _differing_snippets(pair.text_a, pair.text_b)
-        lines += [
-            f"  {pair.cos:.4f}  {text_a}  [{pair.id_a}]",
-            f"          {text_b}  [{pair.id_b}]",
-        ]
-    return "\n".join([*lines, "", f"report -> {report.path}"])
-
-
-def _differing_snippets(text_a: str, text_b: str) -> tuple[str, str]:
-    """One line of each text around the first place where they differ."""
-    line_a, line_b = " ".join(text_a.split()), " ".join(text_b.split())
-    num_common = len(os.path.commonprefix([line_a, line_b]))
-    start = max(0, num_common - SNIPPET_CHARS // 2)
-
-    def snippet(line: str) -> str:
-        end = start + SNIPPET_CHARS
-        return f"{'...' * (start > 0)}{line[start:end]}{'...' * (end < len(line))}"
-
-    return snippet(line_a), snippet(line_b)
+    return "\n".join(lines)

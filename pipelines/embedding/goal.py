@@ -71,8 +71,10 @@ class Goal:
 
     def spec_facts(self, scale: float | None) -> dict[str, Any]:
         """What the manifest says of how the vectors were made."""
+        folder = Path(self.spec.model)
         return {
-            "model": self.spec.model,
+            # A folder by its whole path: searches start elsewhere.
+            "model": str(folder.absolute()) if folder.is_dir() else self.spec.model,
             "space": self.model.space,
             "recipe": self.model.recipe,
             "prompt": self.model.prompt,
