@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.units import Unit
-from sbert_core.encoder import Encoded, Encoder
+from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import Documents, encoded_documents
 from sbert_core.encoder.windows import Long
 from sbert_core.vectors.block import Block, write_block
@@ -26,17 +26,6 @@ from workers.units import UnitJob, is_own, needs_others
 SUSPECT_DEATHS = 2
 MAX_DEATHS = 12
 PLAIN_BATCH = 32  # what a plain loop over a model uses by default
-
-
-class Embedder:
-    """Holds one encoder for as long as the job runs."""
-
-    def __init__(self, model: str) -> None:
-        self.encoder = Encoder.load(model, threads=1)
-
-    def embed(self, texts: Sequence[str]) -> Encoded:
-        """Vectors of these texts and the account of them."""
-        return self.encoder.encode_report(texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

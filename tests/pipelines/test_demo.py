@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.artifacts import Artifact
 from pipelines.docstrings import docstrings
 from sbert_core.encoder import Encoder
 
@@ -25,12 +26,12 @@ def demo_run(tmp_path_factory):
         (cwd / package).mkdir()
         (cwd / package / "__init__.py").write_text("raise SystemExit('the wrong package')")
     done = subprocess.run(
-        [str(SBERT), "demo", "--docstrings", "300"],
+        [str(SBERT), "demo", "--small", "--docstrings", "300"],
         cwd=cwd,
         env=os.environ | {"HOME": str(home), "TMPDIR": str(home)},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=230,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -39,49 +40,50 @@ def demo_run(tmp_path_factory):
 
 @pytest.mark.ray
 @pytest.mark.demo
-@pytest.mark.timeout(180)
-def test_demo_vectors_and_pairs_match_one_encoder_and_brute_force(demo_run, minilm_folder):
+@pytest.mark.timeout(240)
+def test_demo_makes_everything_from_encoder_to_report(demo_run):
     cwd, _, _ = demo_run
-    table = pq.read_table(cwd / "demo-out" / "vectors.parquet")
-    report = json.loads((cwd / "demo-out" / "report.json").read_text())
-    texts = table["text"].to_pylist()
-    vectors = np.stack(table["vector"].to_numpy())
-    encoded = Encoder.load(minilm_folder).encode_report(texts)
-    np.testing.assert_array_equal(vectors, encoded.vectors)
-    assert (report["num_rows"], report["num_distinct"]) == (300, len(set(texts)))
-    assert report["num_tokens"] == encoded.num_encoded_tokens
-    assert report["num_tokens_saved"] == encoded.num_saved_tokens
-    assert report["num_truncated"] == int((encoded.num_lost_tokens > 0).sum())
-
-    forms = [" ".join(text.casefold().split()) for text in texts]
-    firsts = [row for row, form in enumerate(forms) if forms.index(form) == row]
-    cos = vectors[firsts] @ vectors[firsts].T
-    cos[np.tril_indices(len(cos))] = -1
-    best = np.sort(cos, axis=None)[::-1][:10]
-    np.testing.assert_allclose([pair["cos"] for pair in report["pairs"]], best, atol=1e-6)
+    run = cwd / "demo-out" / "run"
+    texts = pq.read_table(cwd / "demo-out" / "docstrings.parquet")["text"].to_pylist()
+    assert len(texts) == 300
+    vectors = pq.read_table(Artifact.open(run / "vectors").folder)
+    encoded = Encoder.load(run / "encoder").encode(texts)
+    np.testing.assert_array_equal(np.stack(vectors["vector"].to_numpy()), encoded)
+    clusters = pq.read_table(Artifact.open(run / "clusters").folder).to_pylist()
+    kept = {row["id"] for row in clusters if row["keep"]}
+    assert len(clusters) == 300 and all(row["keep"] or row["witness"] in kept for row in clusters)
+    record = json.loads((run / "run.json").read_text())
+    assert {stage["outcome"] for stage in record["stages"]} == {"done"}
+    facts = json.loads((run / "report.json").read_text())
+    assert facts["training"] and facts["scores"] and facts["index"] and facts["map"]["points"]
 
 
 @pytest.mark.ray
 @pytest.mark.demo
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_demo_writes_nothing_outside_its_folder(demo_run):
     cwd, home, _ = demo_run
     assert [str(path) for path in home.rglob("*")] == []
     assert {path.name for path in cwd.iterdir()} == {"demo-out", *OUR_NAMES}
-    left = {path.name for path in (cwd / "demo-out").rglob("*")}
-    assert left == {"report.json", "vectors.parquet"}
+    left = {path.name for path in (cwd / "demo-out").iterdir()}
+    assert left == {"docstrings.parquet", "lines.parquet", "held-out", "job.yaml", "run"}
+    assert {path.name for path in (cwd / "demo-out" / "run").iterdir()} == {
+        "shards", "encoder", "scores", "vectors", "index", "pairs", "clusters",
+        "report.html", "report.json", "run.json",
+    }  # fmt: skip
 
 
 @pytest.mark.ray
 @pytest.mark.demo
-@pytest.mark.timeout(180)
-def test_demo_prints_what_it_found_and_ends_with_the_report(demo_run):
+@pytest.mark.timeout(240)
+def test_demo_ends_with_what_was_found_where_and_what_next(demo_run):
     _, _, done = demo_run
-    for word in ("throughput", "repeats", "padding avoided", "10 most similar"):
-        assert word in done.stdout
-    assert done.stdout.splitlines()[-1] == "report -> demo-out/report.json"
+    found, where, then = done.stdout.splitlines()[-3:]
+    assert "of 300 docstrings are near-duplicates, each with a kept witness" in found
+    assert where == "report -> demo-out/run/report.html"
+    assert then == "next: edit demo-out/job.yaml and run: sbert run demo-out/job.yaml"
+    assert "by a cross-encoder of the same size" in done.stdout and "nDCG@10" in done.stdout
     assert "Traceback" not in done.stderr
-    assert "300 docstrings" in done.stdout
 
 
 def test_docstrings_take_a_file_of_each_package_in_turn(tmp_path):
