@@ -9,7 +9,7 @@ TEXTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check chaos wheel clean peers browser
-.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates
+.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +26,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## embed this machine's Python docstrings and show what came out
-	@$(BIN)/sbert demo
+demo: $(STAMP)  ## the whole flow on this machine's Python docstrings; SMALL=1 for two minutes
+	@$(BIN)/sbert demo $(if $(SMALL),--small)
 
 # Tests of jobs mostly wait for processes to start, so two files run at a time.
 test: $(STAMP)  ## run all tests
@@ -78,6 +78,9 @@ bench-duplicates: peers  ## pairs and clusters beside peers; VECTORS=artifact DA
 	  $(PEERS)/bin/python tests/bench/duplicates.py $$part --vectors $(VECTORS) || exit 1; done
 	$(PEERS)/bin/python tests/bench/duplicates.py leaders
 	$(if $(DATA),$(PEERS)/bin/python tests/bench/duplicates.py quality --data $(DATA))
+
+bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same bytes in the end
+	$(BIN)/python tests/bench/killed.py
 
 chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
 	SBERT_CHAOS_KILLS=20 $(BIN)/pytest -s tests/chaos
