@@ -9,7 +9,7 @@ TEXTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check chaos wheel clean peers browser
-.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill
+.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench-duplicates: peers  ## pairs and clusters beside peers; VECTORS=artifact DA
 	  $(PEERS)/bin/python tests/bench/duplicates.py $$part --vectors $(VECTORS) || exit 1; done
 	$(PEERS)/bin/python tests/bench/duplicates.py leaders
 	$(if $(DATA),$(PEERS)/bin/python tests/bench/duplicates.py quality --data $(DATA))
+
+pictures: $(STAMP) browser  ## pictures of a report for the README; PAGE=report.html
+	$(BIN)/python tests/bench/pictures.py $(or $(PAGE),demo-out/run/report.html)
 
 bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same bytes in the end
 	$(BIN)/python tests/bench/killed.py

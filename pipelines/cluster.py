@@ -27,6 +27,7 @@ from pipelines.phases import Phases
 from pipelines.specs import ClusterSpec
 from sbert_core.digest import digest
 from sbert_core.storage import Storage
+from workers.memory import peak_private_bytes
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,11 @@ def run(spec: ClusterSpec) -> ClusterReport:
             out.storage.delete([WORK])
             return _report(spec, out.storage, current, 0.0, is_new=False)
         manifest = _decided(goal, out, phases)
-        run_facts = {"phases": phases.seconds, "seconds": phases.total}
+        run_facts = {
+            "phases": phases.seconds,
+            "seconds": phases.total,
+            "private_bytes": {"driver": peak_private_bytes()},
+        }
         out.publish(manifest, rows_in=goal.vectors.rows * len(goal.thresholds), run=run_facts)
         return _report(spec, out.storage, manifest, phases.total)
 

@@ -28,6 +28,7 @@ from pipelines.phases import Phases
 from pipelines.session import job_session
 from pipelines.specs import PairsSpec
 from workers.join_blocks import JoinJob, Side
+from workers.memory import peak_private_bytes
 from workers.pair_parts import Finish
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,11 @@ def run(spec: PairsSpec) -> PairsReport:
         certificate = manifest.facts["certificate"]
         if certificate is not None:
             out.storage.put(CERTIFICATE, certificate_json(certificate))
-        run_facts = {"phases": phases.seconds, "seconds": phases.total}
+        run_facts = {
+            "phases": phases.seconds,
+            "seconds": phases.total,
+            "private_bytes": {"driver": peak_private_bytes()},
+        }
         out.publish(manifest, rows_in=manifest.rows, run=run_facts)
         if certificate is None:
             out.storage.delete([CERTIFICATE])

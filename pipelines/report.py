@@ -83,4 +83,4 @@ def topic_names(found: Found) -> list[str]:
 
 
 def clusters_note(clusters: dict[str, Any], places: dict[str, Any]) -> list[str]:
-    return [f"Sampled: {own['said']}." for own in (clusters, places) if own["said"]]
+    return [f"Shown: {own['said']}." for own in (clusters, places) if own["said"]]

@@ -1,5 +1,6 @@
 """Clusters artifact -> clusters to read, points of a map, rows in quarantine."""
 
+import json
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from sbert_core.vectors.pieces import sampled
 
 KEPT_SHOWN, REMOVED_SHOWN = 2, 5
 CLUSTER_CHARS, POINT_CHARS = 240, 110
+CLUSTER_BYTES = 2_500_000  # of a page that is to stay below 5 MB
 QUARANTINE_SHOWN = 500
 COLUMNS = ["id", "threshold", "cluster", "keep", "witness", "cos_to_witness", "reason"]
 
@@ -86,16 +88,19 @@ def clusters_of(own: Decided, number: int, seed: int) -> dict[str, Any]:
         {
             "id": str(own.rows.ids[cluster].as_py()),
             "rows": int(own.size[cluster]),
-            "kept": [_member(own, row, texts) for row in kept],
-            "removed": [_member(own, row, texts) for row in removed],
+            "kept": [_member(own, row, texts, kept) for row in kept],
+            "removed": [_member(own, row, texts, kept) for row in removed],
         }
         for cluster, (kept, removed) in zip(chosen.tolist(), parts, strict=True)
     ]
+    items = _within_budget(items)
     sizes = size_classes(own.size, own.cluster)
     sizes.pop("1", None)
     said = f"{len(first):,} clusters of two rows and more at cosine {own.threshold:g}"
     if len(first) > len(items):
-        said += f"; shown: the {half:,} largest and a sample of {len(rest):,} others"
+        said += f"; shown: the {min(half, len(items)):,} largest"
+        if len(items) > half:
+            said += f" and a sample of {len(items) - half:,} others"
     return {"items": items, "sizes": sizes, "said": said, "total": len(first)}
 
 
@@ -106,7 +111,9 @@ def _texts(own: Decided, numbers: list[int], chars: int) -> dict[int, str | None
     }
 
 
-def _member(own: Decided, row: int, texts: dict[int, str | None]) -> dict[str, Any]:
+def _member(
+    own: Decided, row: int, texts: dict[int, str | None], shown: list[int]
+) -> dict[str, Any]:
     member = {
         "id": str(own.rows.ids[row].as_py()),
         "text": texts[row],
@@ -117,9 +124,16 @@ def _member(own: Decided, row: int, texts: dict[int, str | None]) -> dict[str, A
         member |= {
             "cos": round(float(own.cos[row]), 4),
             "witness": str(own.rows.ids[witness].as_py()),
-            "witness_text": texts[witness],
         }
+        if witness not in shown:  # else the page has its text already
+            member["witness_text"] = texts[witness]
     return member
+
+
+def _within_budget(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as fit into the page, whatever the script of their texts."""
+    sizes = np.cumsum([len(json.dumps(item, ensure_ascii=False).encode()) for item in items])
+    return items[: int(np.searchsorted(sizes, CLUSTER_BYTES, side="right"))]
 
 
 def map_of(

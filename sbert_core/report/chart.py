@@ -21,7 +21,9 @@ class Series:
     is_second: bool = False
 
 
-def line_chart(title: str, x_label: str, series: Sequence[Series]) -> str:
+def line_chart(
+    title: str, x_label: str, series: Sequence[Series], *, from_zero: bool = False
+) -> str:
     """Lines over a common x axis, with a scale on the left and one on the right if needed."""
     shown = [line for line in series if line.points]
     xs = [x for line in shown for x, _ in line.points]
@@ -30,6 +32,8 @@ def line_chart(title: str, x_label: str, series: Sequence[Series]) -> str:
         for second in (False, True)
         if any(line.is_second == second for line in shown)
     }
+    if from_zero:
+        spans = {second: (min(0.0, low), high) for second, (low, high) in spans.items()}
     x_span = _span(xs)
     body = [_text(WIDTH / 2, 20, title, "middle", 15)]
     body.append(_text(WIDTH / 2, HEIGHT - 8, x_label, "middle"))

@@ -102,7 +102,8 @@ def _throughput(facts: Facts) -> str:
     own = facts["throughput"]
     if not own:
         return ""
-    chart = line_chart("tokens per second", "seconds", [Series("tokens/s", own["points"])])
+    lines = [Series("tokens/s", own["points"])]
+    chart = line_chart("tokens per second", "seconds", lines, from_zero=True)
     return _figure(chart, own["said"])
 
 

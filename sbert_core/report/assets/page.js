@@ -80,10 +80,11 @@ function drawCluster(cluster) {
     made("span", " kept: " + member.reason + " \u00b7 " + member.id, line).className = "meta";
   }
   const list = made("ul", undefined, box);
+  const kept = new Map(cluster.kept.map((member) => [member.id, member.text]));
   for (const member of cluster.removed) {
     const item = made("li", undefined, list);
     if (member.text === null) made("span", "(text not at hand)", item);
-    else differing(member.text, member.witness_text || "", item);
+    else differing(member.text, member.witness_text ?? kept.get(member.witness) ?? "", item);
     made("div", member.cos.toFixed(4) + " \u00b7 " + member.reason + " of " + member.witness + " \u00b7 " + member.id, item).className = "meta";
   }
   const more = cluster.rows - cluster.kept.length - cluster.removed.length;
