@@ -71,11 +71,15 @@ def run(spec: ApplySpec) -> ApplyReport:
         job = ApplyJob(
             corpus=corpus.root, out=storage.uri, work=f"{WORK}/{goal[:16]}", id_column=id_column
         )
+        removed = _removed(clusters, vectors, threshold)
+        _refuse_other(spec, corpus, removed)
+        before = [] if done is None else done["files"]
+        _begin(storage, goal, before)
         with job_session(spec.out, spec.address):
-            files = _applied(job, corpus, _removed(clusters, vectors, threshold))
-        if done is not None:
-            gone = {file["path"] for file in done["files"]} - {file["path"] for file in files}
-            storage.delete(sorted(gone))
+            files = _applied(job, corpus, removed)
+        _refuse_untouched(spec, removed, files)
+        gone = {file["path"] for file in before} - {file["path"] for file in files}
+        storage.delete(sorted(gone))
         note = {"goal": goal, "clusters": clusters.uri, "threshold": threshold, "files": files}
         storage.put(NOTE, (json.dumps(note, indent=1) + "\n").encode())
         storage.delete([WORK])
@@ -138,6 +142,32 @@ def _removed(clusters: Artifact, vectors: Artifact, threshold: float) -> Removed
         for path, low, high in zip(files.dictionary.to_pylist(), bounds, bounds[1:], strict=False)
     }
     return Removed(ids[:0], rows)
+
+
+def _begin(storage: Storage, goal: str, before: list[dict[str, Any]]) -> None:
+    """From here on the folder is no finished corpus, and no other run's notes hold for it."""
+    note = {"goal": None, "files": before}
+    storage.put(NOTE, (json.dumps(note, indent=1) + "\n").encode())
+    others = {stat.name.split("/")[1] for stat in storage.list(WORK)} - {goal[:16]}
+    storage.delete([f"{WORK}/{name}" for name in sorted(others)])
+
+
+def _refuse_other(spec: ApplySpec, corpus: Corpus, removed: Removed) -> None:
+    """Rows known by file and number must be found in this corpus."""
+    missing = sorted(set(removed.rows) - {file.path for file in corpus.files})
+    if missing:
+        raise ValueError(
+            f"corpus {spec.corpus} has no file {missing[0]}, which has rows to remove; give the "
+            "corpus as it was given to sbert embed"
+        )
+
+
+def _refuse_untouched(spec: ApplySpec, removed: Removed, files: list[dict[str, Any]]) -> None:
+    if len(removed.ids) and all(file["rows"] == file["rows_in"] for file in files):
+        raise ValueError(
+            f"no row of {spec.corpus} is among the {len(removed.ids):,} to be removed; give the "
+            "corpus that was embedded"
+        )
 
 
 def _applied(job: ApplyJob, corpus: Corpus, removed: Removed) -> list[dict[str, Any]]:

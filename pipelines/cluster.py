@@ -123,6 +123,7 @@ def _decided(goal: Goal, out: Writer, phases: Phases) -> Manifest:
             "pairs": goal.pairs.uri,
             "pairs_generation": goal.pairs.manifest.generation,
             "vectors": goal.vectors.uri,
+            "corpus_files": goal.corpus_files,
             "vectors_files": [file.sha256 for file in goal.vectors.manifest.files],
             "before": before and before.manifest.generation,
         },
@@ -142,6 +143,9 @@ def _before(goal: Goal, current: Manifest | None) -> Artifact | None:
     changed = [name for name, value in goal.options.items() if current.spec.get(name) != value]
     if changed:
         log.info("deciding anew: %s changed", ", ".join(changed))
+        return None
+    if not set(goal.corpus_files) & set(current.made_from["corpus_files"]):
+        log.info("deciding anew: no file of the corpus was in the last run")
         return None
     return Artifact(goal.spec.out, current)
 

@@ -26,6 +26,7 @@ from pipelines.clustering.rows import read_columns
 from pipelines.joining.plan import side_of
 from pipelines.session import shared_session
 from pipelines.specs import DedupSpec, EmbedSpec, RunSpec
+from sbert_core.clusters.keeping import LENGTH, columns_of, parse_rules
 from sbert_core.corpus.files import Corpus, Format, find_corpus
 from sbert_core.corpus.rows import whole_table
 from sbert_core.neighbours.chance import by_chance
@@ -62,17 +63,20 @@ def run(spec: DedupSpec) -> DedupReport:
             f"{spec.file} holds {len(corpus.files):,} files; dedup takes one, for more write a job "
             "file with sbert init"
         )
+    [file] = corpus.files
+    suffixes = "".join(Path(file.path).suffixes)
+    kept, removed = (spec.out / f"{name}{suffixes}" for name in ("kept", "removed"))
+    if Path(spec.file).absolute() in (kept.absolute(), removed.absolute()):
+        raise ValueError(f"{spec.file} would be overwritten; choose another --out")
+    parse_rules(spec.keep)
     spec.out.mkdir(parents=True, exist_ok=True)
     with shared_session(str(spec.out)):
         threshold = _threshold(spec)
         job = _job_file(spec, threshold)
         done = run_job.run(RunSpec(job=job, address=spec.address))
     work = spec.out / WORK
-    [file] = corpus.files
-    kept = spec.out / f"kept{''.join(Path(file.path).suffixes)}"
-    _copied(work / "corpus" / file.path, kept)
-    removed = spec.out / f"removed{''.join(Path(file.path).suffixes)}"
     number, rows = _write_removed(spec, corpus, work, removed)
+    _copied(work / "corpus" / file.path, kept)
     page = spec.out / "report.html"
     for name in ("report.html", "report.json"):
         _copied(work / name, spec.out / name)
@@ -98,6 +102,7 @@ def _threshold(spec: DedupSpec) -> float:
             out=str(spec.out / WORK / "vectors"),
             text_column=spec.text_column,
             id_column=spec.id_column,
+            carry=_carried(spec),
             address=spec.address,
         )
     )
@@ -114,11 +119,18 @@ def _threshold(spec: DedupSpec) -> float:
     return level
 
 
+def _carried(spec: DedupSpec) -> tuple[str, ...]:
+    """Columns that rules of what to keep ask for; lengths the vectors have."""
+    return tuple(name for name in columns_of(parse_rules(spec.keep)) if name != LENGTH)
+
+
 def _job_file(spec: DedupSpec, threshold: float) -> Path:
     """The job as one would write it by hand, with paths as they are on this machine."""
-    embed = {"model": spec.model, "text_column": spec.text_column}
+    embed: dict[str, object] = {"model": spec.model, "text_column": spec.text_column}
     if spec.id_column is not None:
         embed["id_column"] = spec.id_column
+    if carried := _carried(spec):
+        embed["carry"] = list(carried)
     job = {
         "corpus": str(Path(spec.file).absolute()) if "://" not in spec.file else spec.file,
         "out": WORK,

@@ -119,7 +119,7 @@ def _mapped(node: yaml.MappingNode, name: str, depth: int) -> dict[str, Any]:
             loader = yaml.SafeLoader("")
             try:
                 found[word] = Option(loader.construct_object(value, deep=True), place)
-            except yaml.YAMLError as error:
+            except (yaml.YAMLError, ValueError) as error:  # a date of a 13th month
                 raise JobFileError(f"{place}: {error}") from None
             finally:
                 loader.dispose()
@@ -137,17 +137,28 @@ def _set(tree: dict[str, Any], word: str) -> None:
     except yaml.YAMLError:
         raise JobFileError(f"--set {word}: {text!r} is no YAML value") from None
     option = Option(value, f"--set {key}")
-    if len(names) == 1 or names[0] == "gates":
-        target = tree if len(names) == 1 else tree.setdefault("gates", {})
-        target[names[-1]] = option
+    if len(names) == 1:
+        tree[names[0]] = option
         return
-    stages = tree.setdefault("stages", {})
-    own = stages.get(names[0])
-    if isinstance(own, Option) and own.value is None:
-        own = stages[names[0]] = {}
-    if not isinstance(own, dict):
+    if names[0] == "gates":
+        if (gates := _below(tree, "gates", create=True)) is None:
+            raise JobFileError(f"--set {key}: gates are names with numbers, one a line")
+        gates[names[1]] = option
+        return
+    stages = _below(tree, "stages", create=True)
+    own = None if stages is None else _below(stages, names[0], create=False)
+    if own is None:
         raise JobFileError(f"--set {key}: the job has no stage {names[0]!r}")
     own[names[1]] = option
+
+
+def _below(tree: dict[str, Any], name: str, *, create: bool) -> Any:  # noqa: ANN401
+    """The block of a name; an empty one where the file has nothing behind the name."""
+    found = tree.get(name)
+    is_empty = isinstance(found, Option) and found.value is None
+    if is_empty or (found is None and create):
+        found = tree[name] = {}
+    return found if isinstance(found, dict) else None
 
 
 def _checked(path: Path, tree: dict[str, Any], address: str | None) -> JobFile:
@@ -168,10 +179,9 @@ def _checked(path: Path, tree: dict[str, Any], address: str | None) -> JobFile:
     if out is None:
         raise JobFileError(f"{path}: 'out:' is missing; every stage writes below it")
     price = tree.get("price_per_hour")
-    if price is not None and not (isinstance(price.value, int | float) and price.value >= 0):
-        raise JobFileError(
-            f"{_place(price, path)}: price_per_hour is {price.value!r}; give a number"
-        )
+    given = price.value if isinstance(price, Option) else price
+    if price is not None and not (isinstance(given, int | float) and given >= 0):
+        raise JobFileError(f"{_place(price, path)}: price_per_hour is {given!r}; give a number")
     ordered = [name for name in SPECS if name in stages]
     wiring = Wiring(out.rstrip("/"), corpus, ordered, address)
     made = {}
@@ -184,7 +194,7 @@ def _checked(path: Path, tree: dict[str, Any], address: str | None) -> JobFile:
         corpus=corpus,
         stages=made,
         gates=_gates(tree.get("gates", {}), path),
-        price_per_hour=None if price is None else float(price.value),
+        price_per_hour=None if given is None else float(given),
     )
 
 
@@ -288,6 +298,8 @@ def _takes(kind: Any, wanted: type) -> bool:  # noqa: ANN401
 
 
 def _gates(tree: object, path: Path) -> dict[str, float]:
+    if isinstance(tree, Option) and tree.value is None:
+        return {}
     if not isinstance(tree, dict):
         raise JobFileError(f"{_place(tree, path)}: gates are names with numbers, one a line")
     found = {}

@@ -19,7 +19,7 @@ from pipelines.joining import plan
 from pipelines.joining.cells import CellJoin, certificate_json
 from pipelines.joining.exact import Found, exact_edges
 from pipelines.joining.goal import Goal
-from pipelines.joining.ground import Ground, TooManyEdges
+from pipelines.joining.ground import Ground, TooManyEdges, digests_of
 from pipelines.joining.growth import Growth
 from pipelines.joining.nearest import nearest_files
 from pipelines.joining.publishing import manifest_of
@@ -127,11 +127,11 @@ class Join:
         corpora |= {"new": corpora["a"], "old": corpora["a"]}
         return maker(model=self.goal.rerank[0], low=low, high=high, corpora=corpora)
 
-    def _job(self, a: Side, b: Side, work: str = "") -> JoinJob:
+    def _job(self, a: Side, b: Side) -> JoinJob:
         return JoinJob(
             run=self.goal.generation,
             out=self.out.storage.uri,
-            work=f"{WORK}/{self.goal.generation}{work}",
+            work=f"{WORK}/{self.goal.generation}",
             folder=f"{DATA}/{self.goal.generation}",
             threshold=self.spec.least_cos,
             a=a,
@@ -183,23 +183,25 @@ class Join:
     def _grown(self, growth: Growth) -> Manifest | None:
         """Old pairs, and new rows with each other and with the old; None if that cannot be."""
         new, old = growth.sides(plan.side_of("a", self.goal.vectors))
-        jobs = [self._job(new, new, "/new"), self._job(new, old, "/old")]
+        job = self._job(new, old)
         with self.phases("plan"):
-            distinct = growth.distinct_rows(new, old)
+            digests = {side.name: digests_of(side) for side in (new, old)}
+            distinct = growth.distinct_rows(digests[new.name], digests[old.name])
         if distinct is None:
             log.info("joining anew: new rows equal those of a group above 1,000 rows")
             return None
         log.info("joining %s new rows with %s", f"{new.num_rows:,}", f"{old.num_rows:,}")
-        files = growth.kept_files(jobs[0], old)
+        files = growth.kept_files(job, old)
         leading = 0
-        for job in jobs if new.num_rows else ():
+        if new.num_rows:
             with self.phases("plan"):
-                ground = Ground.of(job, self.spec.seed)
-            leading = ground.turn.num_leading
-            with self.phases("join"):
-                found = exact_edges(ground)
-            with self.phases("write"):
-                files += pair_files(ground, found, self.finish)
+                across = Ground.of(job, self.spec.seed, digests=digests)
+            leading = across.turn.num_leading
+            for ground in (across.among_a(), across):
+                with self.phases("join"):
+                    found = exact_edges(ground)
+                with self.phases("write"):
+                    files += pair_files(ground, found, self.finish)
         facts = {
             "leading": leading,
             "rows": {"a": self.goal.vectors.rows},
@@ -212,8 +214,8 @@ class Join:
                 "known_rows": old.num_rows,
             },
         }
-        files = files or no_pairs(jobs[0], self.finish)
-        groups = growth.kept_groups(jobs[0])
+        files = files or no_pairs(job, self.finish)
+        groups = growth.kept_groups(job)
         return manifest_of(self.goal, files, groups, growth.before.spec["method"], facts)
 
 

@@ -51,7 +51,7 @@ def run(job: JobFile) -> JobPlan:
     is_same = True  # nothing above has changed
     for name, spec in job.stages.items():
         if name == "embed":
-            estimate = embed.run(replace(spec, plan=True))
+            estimate = embed.run(replace(spec, plan=True, model=_model(job)))
             assert isinstance(estimate, EmbedEstimate)
             rows = estimate.rows
             is_same = is_same and estimate.to_embed == 0 and _is_there(spec.out)
@@ -80,6 +80,13 @@ def run(job: JobFile) -> JobPlan:
         is_gpu=is_gpu,
         money=None if price is None else (price * seconds[0] / 3600, price * seconds[1] / 3600),
     )
+
+
+def _model(job: JobFile) -> str:
+    """The encoder, or the one it is trained from as long as there is none."""
+    spec, train = job.stages["embed"], job.stages.get("train")
+    is_missing = train is not None and spec.model == str(train.out) and not train.out.exists()
+    return train.base if is_missing and train is not None else spec.model
 
 
 def _estimated(name: str, rows: int, dim_bytes: int) -> StagePlan:

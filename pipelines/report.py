@@ -46,7 +46,10 @@ def facts_of(found: Found, spec: ReportSpec) -> dict[str, Any]:
     log.info("report: reading %s", ", ".join(found.artifacts) or "scores")
     clusters: dict[str, Any] = {"items": [], "sizes": {}, "said": "", "total": 0}
     places: dict[str, Any] = {"points": [], "groups": [], "said": ""}
-    if found.clusters is not None and found.vectors is not None:
+    stale = []
+    if found.clusters is not None and not found.is_of_one_make:
+        stale = ["The clusters are older than the vectors and are left out: run sbert cluster."]
+    if found.clusters is not None and found.vectors is not None and not stale:
         decided = browser.Decided.read(found.clusters, found.vectors)
         clusters = browser.clusters_of(decided, spec.clusters, spec.seed)
         names = topic_names(found)
@@ -70,7 +73,11 @@ def facts_of(found: Found, spec: ReportSpec) -> dict[str, Any]:
         "index": tables.index_of(found),
         "certificate": tables.certificate_of(found),
         "stages": tables.stages_of(found),
-        "notes": [f"Generations: {kinds}." if kinds else "", *clusters_note(clusters, places)],
+        "notes": [
+            *stale,
+            f"Generations: {kinds}." if kinds else "",
+            *clusters_note(clusters, places),
+        ],
     }
 
 

@@ -160,7 +160,9 @@ class Run:
             "started": self.began,
             "seconds": round(time.time() - self.began, 2),
             "stages": [asdict(stage) for stage in self.stages],
-            "gates": [{**asdict(gate), "is_met": gate.is_met} for gate in self.gates],
+            # Until they are judged anew, those of the run before: --from may need them.
+            "gates": [{**asdict(gate), "is_met": gate.is_met} for gate in self.gates]
+            or self.before.get("gates", []),
             "price_per_hour": self.job.price_per_hour,
             "evaluated": self.before.get("evaluated"),
         }

@@ -104,7 +104,7 @@ def _by_chance(spec: ThresholdSpec, vectors: Artifact, pairs: Artifact | None) -
                 samples=shown.just_above(*known, level),
             )
         )
-    middle = np.average(chance.centres, weights=chance.count)
+    middle = float(chance.centres @ chance.count) / max(1, chance.num_pairs)
     notes = (
         f"{len(sample):,} rows drawn at random: the mean cosine of two of them is {middle:.3f}",
         f"all rows make {every:,} pairs; expected numbers are those of the sample, scaled up",
@@ -163,6 +163,8 @@ def _by_labels(place: str, vectors: Artifact) -> ThresholdReport:
                 "remove its pair or embed it"
             )
         numbers.append(number)
+    if not table.num_rows:
+        raise ValueError(f"labelled {place} has no rows; give some pairs")
     words = [str(value).lower() for value in table["label"].to_pylist()]
     unknown = next((word for word in words if word not in MATCHES), None)
     if unknown is not None:

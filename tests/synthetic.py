@@ -32,7 +32,12 @@ def write_vectors(out: Path, blocks: Iterable[np.ndarray], space: str = "made up
             files=tuple(files),
             quarantine=(),
             spec={"dim": dim, "space": space, "recipe": space, "model": "none", "scale": None},
-            made_from={"corpus": "", "files": [], "text": "{text}", "id_column": "id"},
+            made_from={
+                "corpus": "made up",
+                "files": [{"path": "-", "size": 0, "version": "0"}],
+                "text": "{text}",
+                "id_column": "id",
+            },
             facts={},
             versions=library_versions(),
         )

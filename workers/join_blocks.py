@@ -4,6 +4,7 @@ Rows are numbered over a whole artifact, file by file. A block holds the first r
 equal vectors; it is written once and mapped by every task that joins it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sbert_core.neighbours.alike import vector_digests
 from sbert_core.neighbours.join import Block, Turn
 from sbert_core.storage import Storage, storage_at
 from sbert_core.vectors.pieces import Piece
-from sbert_core.vectors.reading import VECTOR, decoded_vectors, part_table
+from sbert_core.vectors.reading import VECTOR, columns_of, decoded_vectors, part_table
 from workers.files import local_file
 
 ARRAYS = ("short", "vectors", "rows")
@@ -53,6 +54,11 @@ class Side:
                 found.append(table.take(pa.array(own)))
             start += piece.num_rows
         return pa.concat_tables(found).combine_chunks().take(pa.array(back))
+
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of some columns that the artifact has."""
+        have = columns_of(storage_at(self.vectors), self.pieces[0].path)
+        return [name for name in names if name in have]
 
     def ids(self, rows: np.ndarray) -> pa.Array:
         return self.columns(rows, ["id"])["id"].combine_chunks()

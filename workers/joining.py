@@ -15,7 +15,7 @@ from workers.join_blocks import BlockOf, JoinJob, opened
 
 
 def edges_name(job: JoinJob, a: BlockOf, b: BlockOf) -> str:
-    return f"{job.work}/edges-{a.number:05d}-{b.number:05d}"
+    return f"{job.work}/edges-{a.name}-{b.name}"
 
 
 def partner_counts(job: JoinJob, block: BlockOf, sample: Block) -> np.ndarray:

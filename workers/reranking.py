@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.corpus.fetching import CorpusTexts
+from sbert_core.corpus.fetching import PLACE, CorpusTexts
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from workers.join_blocks import JoinJob, Side
 from workers.model_copy import fetched
@@ -45,10 +45,8 @@ class Reranker:
         return pairs.append_column("rerank", pa.array(scores, pa.float32(), mask=is_outside))
 
     def _texts(self, side: Side, rows: np.ndarray) -> list[str]:
-        places = side.columns(rows, ["file", "row"])
         corpus = CorpusTexts(self.corpora[side.name])
-        spots = zip(places["file"].to_pylist(), places["row"].to_pylist(), strict=True)
-        texts = corpus.at(list(spots))
+        texts = corpus.of(side.columns(rows, side.known(PLACE)))
         if any(text is None for text in texts):
             why = "; ".join(corpus.notes) or f"{corpus.root} holds no such text"
             raise ValueError(f"rerank needs the texts of all pairs; {why}: embed the corpus again")

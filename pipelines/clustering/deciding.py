@@ -18,6 +18,8 @@ from sbert_core.clusters.leaders import Decision, leaders
 from sbert_core.clusters.naming import Clusters
 from sbert_core.neighbours.join import Edges
 
+PAIRS_SHOWN = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -26,7 +28,8 @@ class Decided:
     threshold: float
     decision: Decision
     clusters: Clusters
-    protected_pairs: np.ndarray  # (P, 2) rows that are all kept although they are alike
+    num_protected_pairs: int  # rows that are all kept although they are alike
+    protected_pairs: np.ndarray  # (P, 2), some of them
     changes: pa.Table | None = None
     against_fresh: dict[str, int] | None = field(default=None)
 
@@ -59,18 +62,21 @@ class Decider:
             threshold,
             decision,
             Clusters.of(decision, label, self.is_protected, was_kept),
-            self._protected_pairs(edges),
+            *self._protected_pairs(edges),
             changes,
             fresh,
         )
 
-    def _protected_pairs(self, edges: Edges) -> np.ndarray:
-        both = self.is_protected[edges.a] & self.is_protected[edges.b]
-        pairs = [np.stack([edges.a[both], edges.b[both]], axis=1)]
+    def _protected_pairs(self, edges: Edges) -> tuple[int, np.ndarray]:
+        both = np.flatnonzero(self.is_protected[edges.a] & self.is_protected[edges.b])
+        number = len(both)
+        pairs = [np.stack([edges.a[both], edges.b[both]], axis=1)[:PAIRS_SHOWN]]
         for members in self.groups:
             own = members[self.is_protected[members]]
-            pairs.append(own[np.stack(np.triu_indices(len(own), 1), axis=1)])
-        return np.concatenate(pairs)
+            number += len(own) * (len(own) - 1) // 2
+            few = own[:PAIRS_SHOWN]
+            pairs.append(few[np.stack(np.triu_indices(len(few), 1), axis=1)])
+        return number, np.concatenate(pairs)[:PAIRS_SHOWN]
 
     def _leaders(self, edges: Edges, was_kept: np.ndarray) -> Decision:
         first = [some for some in (self.is_protected, was_kept) if some.any()]

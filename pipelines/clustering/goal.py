@@ -37,6 +37,12 @@ class Goal:
         return cls(spec, pairs, _vectors_of(spec, pairs), thresholds, _protected(spec.protect))
 
     @property
+    def corpus_files(self) -> list[str]:
+        """Where the rows come from: ids of another corpus are other rows."""
+        source = self.vectors.manifest.made_from
+        return [f"{source['corpus']}/{file['path']}" for file in source["files"]]
+
+    @property
     def options(self) -> dict[str, object]:
         """Everything but the rows that shapes the clusters."""
         return {

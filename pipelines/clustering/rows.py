@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from pipelines.artifacts import Artifact
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.rows import whole_table
+from sbert_core.storage import storage_at
+from sbert_core.vectors.reading import columns_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,11 @@ class Rows:
         if isinstance(ids, pa.ChunkedArray):
             ids = ids.combine_chunks()
         if pa.types.is_integer(self.ids.type):
-            known, asked = self.ids.to_numpy(), ids.to_numpy(zero_copy_only=False)
+            known, asked = self.ids.to_numpy(), pc.fill_null(ids, 0).to_numpy(zero_copy_only=False)
             found = np.searchsorted(known, asked)
             found[found == len(known)] = 0
-            return np.where(known[found] == asked, found, -1).astype(np.int32)
+            is_known = (known[found] == asked) & ids.is_valid().to_numpy(zero_copy_only=False)
+            return np.where(is_known, found, -1).astype(np.int32)
         found = pc.fill_null(pc.index_in(ids, self.ids), -1)
         return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
@@ -47,8 +50,11 @@ def read_column(artifact: Artifact, name: str) -> pa.Array:
 
 
 def read_columns(artifact: Artifact, names: Sequence[str]) -> pa.Table:
-    fields = [pa.field(name, pa.type_for_alias(artifact.manifest.schema[name])) for name in names]
-    return pa.Table.from_batches(artifact.read(names), pa.schema(fields))
+    # The manifest has types as words, and not every type has one Arrow understands.
+    schema = columns_schema(storage_at(artifact.uri), artifact.manifest.files[0].path)
+    return pa.Table.from_batches(
+        artifact.read(names), pa.schema([schema.field(name) for name in names])
+    )
 
 
 def rule_columns(

@@ -4,19 +4,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.artifacts import Artifact
 from pipelines.clustering.deciding import Decided
 from pipelines.clustering.rows import Rows
+from pipelines.joining.plan import side_of
 from sbert_core.clusters.naming import REASONS, size_classes
-from sbert_core.corpus.fetching import CorpusTexts
-from sbert_core.storage import storage_at
+from sbert_core.corpus.fetching import PLACE, CorpusTexts
 
 LARGEST = 10
 MEMBERS = 3
-TEXT_CHARS = 200
-PAIRS_SHOWN = 10
+TEXT_CHARS = 240
 
 
 class Samples:
@@ -29,23 +27,12 @@ class Samples:
 
     def of(self, numbers: list[int]) -> list[str | None]:
         """None where the corpus is not what it was."""
-        found = self.texts.at(self._spots(self.rows.place[np.array(numbers, np.int64)]))
+        side = side_of("a", self.vectors)
+        places = self.rows.place[np.array(numbers, np.int64)]
+        if not len(places):
+            return []
+        found = self.texts.of(side.columns(places, side.known(PLACE)))
         return [text if text is None else text[:TEXT_CHARS] for text in found]
-
-    def _spots(self, places: np.ndarray) -> list[tuple[str, int]]:
-        """File and row of the corpus, by place in the artifact."""
-        storage = storage_at(self.vectors.uri)
-        spots: dict[int, tuple[str, int]] = {}
-        start = 0
-        for file in self.vectors.manifest.files:
-            own = np.unique(places[(places >= start) & (places < start + file.rows)])
-            if len(own):
-                with pq.ParquetFile(pa.PythonFile(storage.open(file.path), "r")) as parquet:
-                    table = parquet.read(["file", "row"]).take(pa.array(own - start)).to_pydict()
-                found = zip(table["file"], table["row"], strict=True)
-                spots |= dict(zip(own.tolist(), found, strict=True))
-            start += file.rows
-        return [spots[place] for place in places.tolist()]
 
 
 def summary_of(own: Decided, rows: Rows, samples: Samples) -> dict[str, Any]:
@@ -62,9 +49,9 @@ def summary_of(own: Decided, rows: Rows, samples: Samples) -> dict[str, Any]:
         "clusters_by_size": size_classes(size, name),
         "rows_by_reason": dict(zip(REASONS, reasons, strict=True)),
         "largest": _largest(own, rows, samples),
-        "protected_pairs": len(own.protected_pairs),
+        "protected_pairs": own.num_protected_pairs,
         "protected_pairs_shown": [
-            rows.ids.take(pa.array(pair)).to_pylist() for pair in own.protected_pairs[:PAIRS_SHOWN]
+            rows.ids.take(pa.array(pair)).to_pylist() for pair in own.protected_pairs
         ],
     }
     if own.changes is not None:

@@ -5,14 +5,15 @@ Out: Ground: for each side its groups of equal rows and its blocks, turned and w
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import ray
 
 from pipelines.joining import plan
 from pipelines.ray_tasks import in_order
-from sbert_core.neighbours.alike import Alike
+from sbert_core.neighbours.alike import Alike, vector_digests
 from sbert_core.neighbours.join import Block, Turn
 from sbert_core.neighbours.nearest import likely_cosine
 from sbert_core.vectors.pieces import sampled
@@ -54,9 +55,15 @@ class Ground:
         *,
         max_edges: int | None = None,
         top_k: int | None = None,
+        digests: Mapping[str, np.ndarray] | None = None,
     ) -> "Ground":
+        """digests: of the vectors of each side, if they are known."""
         sides = [job.a] if job.is_self else [job.a, job.b]
-        alike = {side.name: _alike(side) for side in sides}
+        known = digests or {}
+        alike = {
+            side.name: Alike.of(known[side.name] if side.name in known else digests_of(side))
+            for side in sides
+        }
         sample = [_sampled(side, seed) for side in sides]
         rows = np.concatenate([vectors for _, vectors in sample])
         floor = job.threshold if top_k is None else max(job.threshold, likely_cosine(rows, top_k))
@@ -67,6 +74,12 @@ class Ground:
         if max_edges is not None and top_k is None:
             ground._refuse_more(max_edges, *sample[0])
         return ground
+
+    def among_a(self) -> "Ground":
+        """The rows of side a with each other, in the same blocks."""
+        name = self.job.a.name
+        job = replace(self.job, b=self.job.a)
+        return Ground(job, {name: self.alike[name]}, self.turn, {name: self.blocks[name]})
 
     @property
     def blocks_a(self) -> list[BlockOf]:
@@ -127,9 +140,10 @@ class Ground:
             )
 
 
-def _alike(side: Side) -> Alike:
-    digests = in_order(part_digests, [(side, piece) for piece in side.pieces])
-    return Alike.of(np.concatenate(digests))
+def digests_of(side: Side) -> np.ndarray:
+    """What tells equal vectors, for every row of a side."""
+    found = in_order(part_digests, [(side, piece) for piece in side.pieces])
+    return np.concatenate([vector_digests(np.empty((0, 1), np.float32)), *found])
 
 
 def _sampled(side: Side, seed: int) -> tuple[list, np.ndarray]:

@@ -15,9 +15,9 @@ import numpy as np
 from pipelines.artifacts import DATA, DataFile, Manifest
 from pipelines.joining.goal import Goal
 from pipelines.ray_tasks import in_order
-from sbert_core.neighbours.alike import LARGEST, vector_digests
+from sbert_core.neighbours.alike import LARGEST
 from sbert_core.storage import Storage
-from workers.join_blocks import JoinJob, Side, part_digests
+from workers.join_blocks import JoinJob, Side
 from workers.pair_parts import filter_pairs
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,14 @@ class Growth:
         new_rows = sum(file.rows for file in files if file.sha256 not in old)
         if not known or new_rows > MOST_NEW * goal.vectors.rows:
             return None
-        has_gone = len(old) > len(known)
+        has_gone = not old <= set(known)  # several files without rows have one sha256
         if has_gone and current.beside:
             log.info("joining anew: rows are gone, and some may be of a group above 1,000 rows")
             return None
+        if (certificate := current.facts["certificate"]) is not None:
+            if has_gone or certificate["low"] < goal.spec.recall:
+                log.info("joining anew: the certificate of before does not speak for these pairs")
+                return None
         return cls(current, known, has_gone)
 
     def sides(self, whole: Side) -> tuple[Side, Side]:
@@ -64,11 +68,15 @@ class Growth:
         old = tuple(piece for piece, old in pieces if old)
         return replace(whole, name="new", pieces=new), replace(whole, name="old", pieces=old)
 
-    def distinct_rows(self, new: Side, old: Side) -> int | None:
-        """How many vectors differ; None if new rows join a group that is too large for pairs."""
-        digests = [_digests(side) for side in (new, old)]
-        _, first, count = np.unique(np.concatenate(digests), return_index=True, return_counts=True)
-        has_new = first < len(digests[0])
+    def distinct_rows(self, new: np.ndarray, old: np.ndarray) -> int | None:
+        """How many vectors differ, of two sides by digest.
+
+        None if new rows join a group that is too large for pairs.
+        """
+        _, first, count = np.unique(
+            np.concatenate([new, old]), return_index=True, return_counts=True
+        )
+        has_new = first < len(new)
         return None if (has_new & (count > LARGEST)).any() else len(count)
 
     def kept_files(self, job: JoinJob, old: Side) -> list[DataFile]:
@@ -82,11 +90,6 @@ class Growth:
     def kept_groups(self, job: JoinJob) -> list[DataFile]:
         folder = job.folder.replace(f"{DATA}/", "groups/", 1)
         return [_linked(job.storage, file, folder) for file in self.before.beside]
-
-
-def _digests(side: Side) -> np.ndarray:
-    found = in_order(part_digests, [(side, piece) for piece in side.pieces])
-    return np.concatenate([vector_digests(np.empty((0, 1), np.float32)), *found])
 
 
 def _linked(storage: Storage, file: DataFile, folder: str) -> DataFile:

@@ -67,12 +67,21 @@ class Found:
         """Pairs and vectors that clusters were made from, where they still are."""
         for kind, option in (("clusters", "pairs"), ("clusters", "vectors"), ("pairs", "vectors")):
             own = self.artifacts.get(kind)
-            if own is None or option in self.artifacts:
+            is_other = (kind, option) == ("clusters", "vectors") and not self.is_of_one_make
+            if own is None or (option in self.artifacts and not is_other):
                 continue
             source = own.manifest.made_from
             place = source["a"][option] if kind == "pairs" else source[option]
             if storage_at(place).stat(MANIFEST) is not None:
                 self._look(place)
+
+    @property
+    def is_of_one_make(self) -> bool:
+        """Were the clusters made from these very vectors?"""
+        if self.clusters is None or self.vectors is None:
+            return False
+        files = [file.sha256 for file in self.vectors.manifest.files]
+        return files == self.clusters.manifest.made_from["vectors_files"]
 
     @property
     def vectors(self) -> Artifact | None:

@@ -25,7 +25,7 @@ def similarity_of(found: Found, seed: int) -> dict[str, Any] | None:
         return None
     side = side_of("a", found.vectors)
     chosen = sampled(side.pieces, SAMPLED_ROWS, (seed,))
-    chance = by_chance(np.concatenate([side.decoded(piece) for piece in chosen]), 1.0)
+    chance = by_chance(np.concatenate([side.decoded(piece) for piece in chosen]), None)
     sets = {"random pairs": _bars(chance.count)}
     limit, said = None, f"random pairs: all pairs of {sum(p.size for p in chosen):,} sampled rows"
     if found.pairs is not None:

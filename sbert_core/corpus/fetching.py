@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.rows import FIELD, Text, opened, texts_of, write_parquet_copy
 from sbert_core.storage import LocalStorage, Storage, storage_at
+
+START, END = "start_char", "end_char"  # of windows of long documents
+PLACE = ("file", "row", START, END)
 
 
 class ChangedFile(ValueError):
@@ -27,11 +31,12 @@ def texts_at(storage: Storage, file: CorpusFile, rows: Sequence[int], template: 
         fate = "is gone" if stat is None else "has changed"
         raise ChangedFile(f"{storage.uri}/{file.path} {fate} since it was embedded")
     if file.format is Format.PARQUET:
-        return _parquet_texts(storage, file.path, rows, template)
+        return _parquet_texts(storage, file.path, rows, template, file.partitions)
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         copy = Path(folder) / "copy.parquet"
-        write_parquet_copy(storage, file, FIELD.findall(template), copy)
-        return _parquet_texts(LocalStorage(copy.parent), copy.name, rows, template)
+        own = [name for name in FIELD.findall(template) if name not in file.partitions]
+        write_parquet_copy(storage, file, own, copy)
+        return _parquet_texts(LocalStorage(copy.parent), copy.name, rows, template, file.partitions)
 
 
 class CorpusTexts:
@@ -45,6 +50,18 @@ class CorpusTexts:
             for file in corpus["files"]
         }
         self.notes: list[str] = []
+
+    def of(self, rows: pa.Table) -> list[str | None]:
+        """Texts of rows of a vectors artifact; of windows of long documents their own part."""
+        files, numbers = rows["file"].to_pylist(), rows["row"].to_pylist()
+        texts = self.at(list(zip(files, numbers, strict=True)))
+        if START not in rows.column_names:
+            return texts
+        bounds = zip(rows[START].to_pylist(), rows[END].to_pylist(), strict=True)
+        return [
+            text if text is None else text[start:end]
+            for text, (start, end) in zip(texts, bounds, strict=True)
+        ]
 
     def at(self, places: Sequence[tuple[str, int]]) -> list[str | None]:
         """One text for each file and row; None, and a note, where its file is not what it was."""
@@ -67,8 +84,10 @@ class CorpusTexts:
         return texts_at(storage_at(self.root), self.files[path], rows, self.template)
 
 
-def _parquet_texts(storage: Storage, path: str, rows: Sequence[int], template: str) -> list[Text]:
-    """Only row groups that hold some of the rows are decoded."""
+def _parquet_texts(
+    storage: Storage, path: str, rows: Sequence[int], template: str, partitions: Mapping[str, str]
+) -> list[Text]:
+    """Only row groups that hold some of the rows are decoded. partitions: columns of folders."""
     wanted = np.asarray(rows, np.int64)
     found: dict[int, Text] = {}
     names = list(dict.fromkeys(FIELD.findall(template)))
@@ -78,8 +97,14 @@ def _parquet_texts(storage: Storage, path: str, rows: Sequence[int], template: s
             end = first + file.metadata.row_group(group).num_rows
             here = np.unique(wanted[(wanted >= first) & (wanted < end)])
             if len(here):
-                table = file.read_row_group(group, columns=names).take(here - first)
-                columns = {name: table[name].combine_chunks() for name in names}
+                stored = [name for name in names if name not in partitions]
+                table = file.read_row_group(group, columns=stored).take(here - first)
+                columns = {name: table[name].combine_chunks() for name in stored}
+                columns |= {
+                    name: pa.repeat(pa.scalar(partitions[name]), len(here))
+                    for name in names
+                    if name in partitions
+                }
                 found |= dict(zip(here.tolist(), texts_of(columns, template), strict=True))
             first = end
     return [found[row] for row in wanted.tolist()]

@@ -18,6 +18,8 @@ from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.rows import CorruptFile, opened
 from sbert_core.storage import Storage
 
+LARGEST_FIELD = 2**31 - 1  # Python's own limit is 131,072 characters
+
 
 def write_without(
     storage: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, target: Path
@@ -88,7 +90,13 @@ def _records(source: pa.NativeFile, kind: Format) -> Iterator[bytes]:
             seen.append(line)
             yield line
 
-    for fields in csv.reader(lines()):
-        if fields:
-            yield "".join(seen).encode("latin-1")
-        seen.clear()
+    csv.field_size_limit(LARGEST_FIELD)
+    try:
+        for fields in csv.reader(lines()):
+            if fields:
+                yield "".join(seen).encode("latin-1")
+            seen.clear()
+    except csv.Error as error:
+        raise CorruptFile(
+            f"a CSV cannot be cut into rows: {error}; rewrite it as Parquet"
+        ) from None

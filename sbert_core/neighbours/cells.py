@@ -97,7 +97,7 @@ def margin_for(margin: np.ndarray, weight: np.ndarray, aim: float) -> float:
 
 def num_cells(num_rows: int) -> int:
     """Twice the root: looking for a home then costs about as much as meeting its rows."""
-    return max(1, round(2 * num_rows**0.5))
+    return max(1, min(num_rows, round(2 * num_rows**0.5)))
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sbert_core.neighbours.join import Edges, cosines, unit_rows
+from sbert_core.neighbours.join import SCORED_PAIRS, Edges, cosines, unit_rows
 
 BINS = 200  # of 0.01
 BLOCK_ROWS = 1024
@@ -31,7 +31,8 @@ class Chance:
         return (np.arange(BINS) + 0.5) * 2 / BINS - 1
 
 
-def by_chance(vectors_ND: np.ndarray, floor: float) -> Chance:
+def by_chance(vectors_ND: np.ndarray, floor: float | None) -> Chance:
+    """floor: the least cosine of pairs to be read; None: only the histogram."""
     unit = unit_rows(vectors_ND).astype(np.float32)
     count = np.zeros(BINS, np.int64)
     found = []
@@ -40,8 +41,23 @@ def by_chance(vectors_ND: np.ndarray, floor: float) -> Chance:
         is_pair = np.triu(np.ones(cos.shape, bool), 1)
         bins = np.clip((cos[is_pair] + 1) * (BINS / 2), 0, BINS - 1).astype(np.int64)
         count += np.bincount(bins, minlength=BINS)
-        found.append(np.argwhere(is_pair & (cos >= floor - SLACK)) + first)
-    a, b = np.concatenate([np.empty((0, 2), np.int64), *found]).T
-    exact = cosines(vectors_ND[a], vectors_ND[b])
-    reach = exact >= np.float32(floor)
-    return Chance(count, Edges(a[reach], b[reach], exact[reach]))
+        if floor is not None:
+            near = np.argwhere(is_pair & (cos >= floor - SLACK)) + first
+            found += _exactly(vectors_ND, near.astype(np.int32), np.float32(floor))
+    kinds = (np.int32, np.int32, np.float32)
+    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    made = [np.concatenate([np.empty(0, k), *c]) for c, k in zip(columns, kinds, strict=True)]
+    return Chance(count, Edges(*made))
+
+
+def _exactly(
+    vectors_ND: np.ndarray, pairs_P2: np.ndarray, floor: np.float32
+) -> list[tuple[np.ndarray, ...]]:
+    """Pairs that reach the floor, some at a time: in float64 a pair takes 9 KB."""
+    found: list[tuple[np.ndarray, ...]] = []
+    for first in range(0, len(pairs_P2), SCORED_PAIRS):
+        a, b = pairs_P2[first : first + SCORED_PAIRS].T
+        cos = cosines(vectors_ND[a], vectors_ND[b])
+        reach = cos >= floor
+        found.append((a[reach], b[reach], cos[reach]))
+    return found

@@ -163,7 +163,7 @@ def _may_reach(
     """Which pairs are worth a score in float64: 300 ns in float32 instead of 700."""
     own, other = np.take(vectors_a, a, 0), np.take(vectors_b, b, 0)
     with np.errstate(all="ignore"):  # lengths that overflow give no number, and are not ruled out
-        norms = np.einsum("nd,nd->n", own, own) * np.einsum("nd,nd->n", other, other)
-        cos = np.einsum("nd,nd->n", own, other) / np.sqrt(norms)
+        length, other_length = (np.sqrt(np.einsum("nd,nd->n", x, x)) for x in (own, other))
+        cos = np.einsum("nd,nd->n", own, other) / length / other_length
     slack = 2 * (own.shape[1] + 8) * FLOAT32_STEP
     return ~(cos < np.float32(threshold) - slack)

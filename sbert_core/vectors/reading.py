@@ -24,6 +24,12 @@ def part_table(storage: Storage, path: str, columns: Sequence[str] | None = None
         return file.read(names).combine_chunks()
 
 
+def columns_schema(storage: Storage, path: str) -> pa.Schema:
+    """Names and types of a part, from its footer."""
+    with pq.ParquetFile(pa.PythonFile(storage.open(path), "r")) as file:
+        return file.schema_arrow.remove_metadata()
+
+
 def columns_of(storage: Storage, path: str) -> list[str]:
     """Everything but the vector."""
     with pq.ParquetFile(pa.BufferReader(storage.buffer(path))) as file:

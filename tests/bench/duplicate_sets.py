@@ -39,17 +39,18 @@ def labelled_sets(folder: Path, model: str) -> Iterator[Labelled]:
         if "cluster" in table.column_names:
             _, group = np.unique(table["cluster"].to_pylist(), return_inverse=True)
         else:
-            group = _linked(table["id"].to_pylist(), path)
+            group = _linked(table["side"].to_pylist(), table["id"].to_pylist(), path)
         unit = encoder.encode(texts)
         yield Labelled(path.stem.removesuffix("_records"), texts, unit, group)
 
 
-def _linked(ids: list, path: Path) -> np.ndarray:
-    """Groups of records that matches connect."""
-    place = {own: number for number, own in enumerate(ids)}
+def _linked(sides: list, ids: list, path: Path) -> np.ndarray:
+    """Groups of records that matches connect; of two sides each has ids of its own."""
+    place = {own: number for number, own in enumerate(zip(sides, ids, strict=True))}
     matches = pq.read_table(path.with_name(path.name.replace("_records", "_matches")))
-    a = np.array([place[own] for own in matches["id1"].to_pylist()], np.int32)
-    b = np.array([place[own] for own in matches["id2"].to_pylist()], np.int32)
+    first, second = min(sides), max(sides)
+    a = np.array([place[first, own] for own in matches["id1"].to_pylist()], np.int32)
+    b = np.array([place[second, own] for own in matches["id2"].to_pylist()], np.int32)
     return components(Edges(a, b, np.ones(len(a), np.float32)), len(ids))
 
 

@@ -274,22 +274,24 @@ def million(options: argparse.Namespace, work: Path) -> None:
 
 def update(options: argparse.Namespace, work: Path) -> None:
     """1 % new rows: what joining them costs, next to joining everything."""
-    unit = all_vectors(options.vectors)
-    few = len(unit) // 100
-    blocks = np.array_split(unit[few:], 8)
+    [rows] = options.rows or [300_000]
+    few = rows // 100
+    blocks = list(perturbed(all_vectors(options.vectors), rows))
+    assert len(blocks[-1]) > few
+    old, new = [*blocks[:-1], blocks[-1][:-few]], blocks[-1][-few:]
     with job_session(str(work), None):
-        vectors = write_vectors(work / "v", blocks)
+        vectors = write_vectors(work / "v", old)
         ours = Ours(vectors, work)
-        ours.pairs(0.99)
-        whole = []
-        for _ in range(options.rounds):
-            whole.append(seconds(lambda: ours.pairs(0.9, method="exact")))
-        out = work / f"p{ours.number}"
-        write_vectors(work / "v", [*blocks, unit[:few]])
+        ours.pairs(0.99)  # workers are up
+        start = time.perf_counter()
+        out = ours.pairs(0.9, method="exact")
+        whole = time.perf_counter() - start
+        write_vectors(work / "v", [*old, new])
         spec = PairsSpec(vectors=str(vectors), out=str(out), threshold=0.9, method="exact")
         took = seconds(lambda: pairs_job.run(spec))
         run = json.loads((out / "_run.json").read_text())["phases"]
-    print(f"whole join {min(whole):.2f} s; {few:,} new rows {took:.2f} s ({took / min(whole):.1%})")
+    print(f"{rows:,} rows: whole join {whole:.1f} s")
+    print(f"{few:,} new rows: {took:.2f} s ({took / whole:.1%})")
     print(f"of which {', '.join(f'{k} {v:.2f} s' for k, v in run.items())}")
 
 

@@ -103,6 +103,8 @@ BAD = {
     f"{GATED}gates:\n  min_recal: 1\n": r":5: 'min_recal'.*'min_recall'",
     f"{GATED}gates:\n  min_recall: high\n": r":5: gate min_recall is",
     f"{GATED}price_per_hour: dear\n": r":4: price_per_hour is 'dear'",
+    f"{GATED}price_per_hour: {{a: 1}}\n": r":4: price_per_hour is",
+    f"{EMBED}    limit: 2024-13-01\n": r":6: ",
 }
 
 
@@ -122,6 +124,10 @@ def test_settings_are_checked_too(tmp_path):
     ):
         with pytest.raises(JobFileError, match=re.escape(complaint)):
             read(tmp_path, text, setting)
+    empty = read(tmp_path, text + "gates:\n", "gates.min_recall=0.9")
+    assert empty.gates == {"min_recall": 0.9} and read(tmp_path, text + "gates:\n").gates == {}
+    with pytest.raises(JobFileError, match="name at least one stage"):
+        read(tmp_path, "corpus: c\nout: o\nstages:\n", "out=p")
     with pytest.raises(JobFileError, match="cannot be read: No such file"):
         JobFile.read(tmp_path / "none.yaml")
 
