@@ -2,17 +2,21 @@
 
 import gzip
 import json
+from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sbert_core.corpus.fetching import CorpusTexts
 from sbert_core.corpus.files import CorpusFile, find_corpus
+from sbert_core.corpus.leaving_out import write_without
 from sbert_core.corpus.reading import IdKind, Reading
 from sbert_core.corpus.rows import CorruptFile, decoded, layout_of, texts_of, write_parquet_copy
 from sbert_core.corpus.units import MAX_ROWS, rows_per_unit, units_of
 from sbert_core.corpus.where import Where
-from sbert_core.storage import LocalStorage
+from sbert_core.storage import LocalStorage, storage_at
 
 
 def touch(folder, *names):
@@ -218,3 +222,31 @@ def test_units_cover_every_row_once_and_depend_on_the_file_alone():
 
 def test_null_comparisons_drop_rows_as_in_sql():
     assert ROWS.filter(Where("n != 1").expression())["n"].to_pylist() == [2, 3]
+
+
+def test_rows_are_left_out_of_a_csv_with_a_very_long_value(tmp_path):
+    long = "x" * 200_000
+    (tmp_path / "a.csv").write_text(f'id,text\n1,"{long}"\n2,"two\nlines"\n3,last\n')
+    [file] = find_corpus(str(tmp_path)).files
+    storage = storage_at(tmp_path)
+    assert write_without(storage, file, np.array([1]), 3, tmp_path / "out") == 2
+    assert (tmp_path / "out").read_text() == f'id,text\n1,"{long}"\n3,last\n'
+    with pytest.raises(ValueError, match="3 records by its quotes and 4 rows to its reader"):
+        write_without(storage, file, np.array([1]), 4, tmp_path / "out")
+
+
+def test_texts_of_folders_and_of_windows(tmp_path):
+    (tmp_path / "lang=en").mkdir()
+    pq.write_table(pa.table({"text": ["some words", "others"]}), tmp_path / "lang=en" / "a.parquet")
+    corpus = find_corpus(str(tmp_path))
+    source = {
+        "corpus": corpus.root,
+        "text": "{lang}: {text}",
+        "files": [asdict(file) for file in corpus.files],
+    }
+    rows = pa.table({"file": ["lang=en/a.parquet"] * 2, "row": [1, 0]})
+    assert CorpusTexts(source).of(rows) == ["en: others", "en: some words"]
+    windows = rows.append_column("start_char", [[4, 0]]).append_column("end_char", [[7, 2]])
+    assert CorpusTexts(source).of(windows) == ["oth", "en"]
+    gone = CorpusTexts(source)
+    assert gone.of(pa.table({"file": ["none"], "row": [0]})) == [None] and gone.notes

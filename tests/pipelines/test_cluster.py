@@ -18,8 +18,10 @@ from pipelines import embed as embed_job
 from pipelines import pairs as pairs_job
 from pipelines import threshold as threshold_job
 from pipelines.artifacts import Artifact, GateFailed
+from pipelines.clustering.rows import Rows
 from pipelines.specs import ApplySpec, ClusterSpec, EmbedSpec, PairsSpec, ThresholdSpec
 from sbert_core.neighbours.join import cosines
+from sbert_core.storage import storage_at
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 DIM = 24
@@ -274,6 +276,14 @@ def test_a_threshold_is_chosen_by_chance_or_by_labels(rows, pairs, tmp_path):
         threshold_job.run(ThresholdSpec(source=vectors, labelled=str(tmp_path / "one.parquet")))
 
 
+def test_ids_are_found_however_large_and_whatever_is_missing():
+    rows = Rows(pa.array([2**60, 2**60 + 1, 2**60 + 2]), np.arange(3))
+    asked = pa.array([2**60 + 2, None, 2**60, 7])
+    assert rows.numbers(asked).tolist() == [2, -1, 0, -1]
+    words = Rows(pa.array(["a", "b"]), np.arange(2))
+    assert words.numbers(pa.chunked_array([["b"], [None, "c"]])).tolist() == [1, -1, -1]
+
+
 # -- apply -----------------------------------------------------------------------------------------
 
 
@@ -359,6 +369,25 @@ def test_apply_keeps_files_schemas_and_order(folder, bert_folder, tmp_path, ray_
     with gzip.open(folder / "c.jsonl.gz", "rt") as file:
         assert own == [line for line in file if json.loads(line)["id"] in kept]
     assert not apply_job.run(spec).is_new
+    # Another run began here and was killed: nothing it may have written is trusted.
+    storage = storage_at(made)
+    listed = json.loads(storage.read(apply_job.NOTE))["files"]
+    apply_job._begin(storage, "another goal", listed)
+    (made / "b.csv").write_text("half")
+    assert apply_job.run(spec).is_new
+    with (made / "b.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == wanted
+    (tmp_path / "wrong").mkdir()
+    pq.write_table(pa.table({"id": ["x"], "text": ["y"]}), tmp_path / "wrong" / "a.parquet")
+    with pytest.raises(ValueError, match=r"no row of .* is among the \d+ to be removed"):
+        apply_job.run(
+            ApplySpec(
+                clusters=str(tmp_path / "c"),
+                corpus=str(tmp_path / "wrong"),
+                out=str(tmp_path / "none"),
+                address=ray_address,
+            )
+        )
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match="was not made by sbert apply; choose a new folder"):
@@ -384,6 +413,14 @@ def test_apply_by_position_refuses_a_changed_file(tmp_path, bert_folder, ray_add
     )
     assert apply_job.run(spec).rows == 3
     assert (tmp_path / "o" / "a.csv").read_text() == "text\nsame words\nother things\nlast\n"
+    elsewhere = ApplySpec(
+        clusters=str(tmp_path / "c"),
+        corpus=str(tmp_path),
+        out=str(tmp_path / "x"),
+        address=ray_address,
+    )
+    with pytest.raises(ValueError, match="has no file a.csv, which has rows to remove"):
+        apply_job.run(elsewhere)
     (tmp_path / "in" / "a.csv").write_text("text\nsame words\nsame words\nlast one\n")
     with pytest.raises(ValueError, match="has changed since it was embedded, and its rows have no"):
         apply_job.run(spec)

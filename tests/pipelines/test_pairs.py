@@ -16,6 +16,8 @@ from pipelines import embed as embed_job
 from pipelines import pairs as pairs_job
 from pipelines.artifacts import Artifact, TargetMissed
 from pipelines.joining import plan
+from pipelines.joining.goal import Goal
+from pipelines.joining.growth import Growth
 from pipelines.specs import ClusterSpec, EmbedSpec, PairsSpec
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.neighbours.join import cosines
@@ -124,7 +126,11 @@ def test_cells_find_what_they_certify(tmp_path, ray_address, monkeypatch):
         assert 0.98 <= report.certificate["low"] <= truth + 1e-9
         assert json.loads((out / "certificate.json").read_text()) == report.certificate
         assert_nothing_but_the_artifact(out, also=("certificate.json",))
-    # Every pair in the sample of everything: nothing is left to doubt.
+    # A certificate speaks for what it was measured on, and up to what it says.
+    certified = Artifact.open(out).manifest
+    wish = {"vectors": str(tmp_path / "v"), "out": str(out), "threshold": 0.9, "method": "ivf"}
+    assert Growth.of(Goal.of(PairsSpec(**wish, recall=0.98)), certified) is not None
+    assert Growth.of(Goal.of(PairsSpec(**wish, recall=0.99999)), certified) is None
     assert report.certificate["bands"][0]["from"] == 0.9
     others = rng.permutation(rows)[:2000] + np.float32(0.001)
     write_vectors(tmp_path / "w", [others])

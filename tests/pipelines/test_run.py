@@ -294,11 +294,14 @@ def test_dedup_finds_its_own_threshold(tmp_path, bert_folder, ray_address):
         file=str(tmp_path / "t.parquet"),
         out=tmp_path / "out",
         model=str(bert_folder),
+        keep="source=b>a,longest",
         address=ray_address,
     )
     report = dedup_job.run(spec)
     # A model with random weights finds everything alike: chance drives the threshold up.
     assert report.threshold in dedup_job.LEVELS and report.num_removed >= 10
+    with pytest.raises(ValueError, match="would be overwritten; choose another --out"):
+        dedup_job.run(DedupSpec(file=str(tmp_path / "out" / "kept.parquet"), out=tmp_path / "out"))
     with pytest.raises(ValueError, match="give a cosine or auto"):
         DedupSpec(file="x", out=tmp_path, threshold="high")
 
