@@ -55,10 +55,12 @@ def test_click_is_known_to_the_command_line_alone():
 
 
 def test_jobs_meet_only_through_artifacts():
+    """Those that run other jobs excepted."""
     jobs = {f"pipelines.{stage}" for stage in STAGES}
     bad = [
         f"{stage}: {module}"
         for stage in STAGES
+        if stage not in ("run", "dedup", "demo")
         for module in imported_modules(ROOT / "pipelines" / f"{stage}.py")
         if module in jobs
     ]
@@ -92,7 +94,7 @@ def test_stages_help_and_readme_agree_on_the_order():
     assert tuple(re.findall(r"^\| `sbert (\w+)", readme, re.MULTILINE)) == STAGES
 
 
-@pytest.mark.parametrize("module", ["sbert_core.encoder", "sbert_core.neighbours.exact"])
+@pytest.mark.parametrize("module", ["sbert_core.encoder", "sbert_core.neighbours.join"])
 def test_core_leaves_ray_unloaded(module):
     code = f"import sys, {module}; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
