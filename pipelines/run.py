@@ -23,6 +23,7 @@ from pipelines.session import shared_session
 from pipelines.specs import EvaluateSpec, RunSpec
 from sbert_core.digest import digest, file_digest, folder_digest
 from sbert_core.storage import storage_at
+from workers.memory import private_bytes
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,16 @@ RUN = "run.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
-    """What became of a stage. outcome: done, nothing to do or passed over."""
+    """What became of a stage. outcome: done, nothing to do or passed over.
+
+    driver_bytes: private memory of this process when the stage was over.
+    """
 
     name: str
     outcome: str
     seconds: float
     said: dict[str, Any]
+    driver_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,15 @@ class Run:
         self.reports[name] = report
         seconds = time.perf_counter() - began
         outcome = "done" if is_new else "nothing to do"
-        self._note(StageRun(name=name, outcome=outcome, seconds=seconds, said=_said(report)))
+        self._note(
+            StageRun(
+                name=name,
+                outcome=outcome,
+                seconds=seconds,
+                said=_said(report),
+                driver_bytes=private_bytes(),
+            )
+        )
         if fingerprint is not None:
             self.before["evaluated"] = fingerprint
         return report

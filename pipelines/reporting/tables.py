@@ -48,7 +48,9 @@ def stages_of(found: Found) -> list[dict[str, Any]]:
     """Time of each stage of the run, and of each artifact's own phases."""
     rows: list[list[Any]] = []
     for stage in found.record.get("stages", []):
-        rows.append([stage["name"], stage["outcome"], round(float(stage["seconds"]), 2), "", None])
+        memory = round(stage.get("driver_bytes", 0) / 1e6) or None
+        seconds = round(float(stage["seconds"]), 2)
+        rows.append([stage["name"], stage["outcome"], seconds, "", memory])
     for kind, run in found.runs.items():
         phases = ", ".join(f"{name} {own:.1f} s" for name, own in run.get("phases", {}).items())
         memory = max(run.get("private_bytes", {}).values(), default=0) / 1e6
@@ -63,7 +65,7 @@ def stages_of(found: Found) -> list[dict[str, Any]]:
         )
     if not rows:
         return []
-    columns = ["stage", "outcome", "seconds", "phases", "peak MB of a process"]
+    columns = ["stage", "outcome", "seconds", "phases", "MB of a process"]
     return [{"columns": columns, "rows": rows}]
 
 
