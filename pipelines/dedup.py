@@ -8,6 +8,8 @@ Out: `kept` in the format of the input, row for row as it was; `removed` with th
 import contextlib
 import json
 import logging
+import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ import yaml
 
 from pipelines import embed as embed_job
 from pipelines import run as run_job
-from pipelines.artifacts import Artifact
+from pipelines.artifacts import MANIFEST, Artifact
 from pipelines.clustering.rows import read_columns
 from pipelines.joining.plan import side_of
 from pipelines.session import shared_session
@@ -69,11 +71,11 @@ def run(spec: DedupSpec) -> DedupReport:
     if Path(spec.file).absolute() in (kept.absolute(), removed.absolute()):
         raise ValueError(f"{spec.file} would be overwritten; choose another --out")
     parse_rules(spec.keep)
-    spec.out.mkdir(parents=True, exist_ok=True)
-    with shared_session(str(spec.out)):
+    start = time.perf_counter()
+    with _refused_leaves_nothing(spec.out), shared_session(str(spec.out)):
         threshold = _threshold(spec)
         job = _job_file(spec, threshold)
-        done = run_job.run(RunSpec(job=job, address=spec.address))
+        run_job.run(RunSpec(job=job, address=spec.address))
     work = spec.out / WORK
     number, rows = _write_removed(spec, corpus, work, removed)
     _copied(work / "corpus" / file.path, kept)
@@ -88,8 +90,22 @@ def run(spec: DedupSpec) -> DedupReport:
         rows=rows,
         num_removed=number,
         threshold=threshold,
-        seconds=done.seconds,
+        seconds=time.perf_counter() - start,
     )
+
+
+@contextlib.contextmanager
+def _refused_leaves_nothing(out: Path) -> Iterator[None]:
+    """A new folder goes again if the input is refused before there is anything worth keeping."""
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except (ValueError, FileNotFoundError):
+        vectors = out / WORK / "vectors" / MANIFEST
+        if is_new and not (vectors.exists() and Artifact.open(vectors.parent).rows):
+            shutil.rmtree(out)
+        raise
 
 
 def _threshold(spec: DedupSpec) -> float:

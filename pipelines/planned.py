@@ -103,7 +103,7 @@ def _estimated(name: str, rows: int, dim_bytes: int) -> StagePlan:
     if name in ("cluster", "apply", "report"):
         low, high = (rows * own + 2 for own in LIGHT_ROW_SECONDS)
         return StagePlan(name, "would run", rows or None, None, (low, high))
-    return StagePlan(name, "would run; its time depends on the model")
+    return StagePlan(name, "would run; its time is not estimated")
 
 
 def _is_there(place: str) -> bool:

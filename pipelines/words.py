@@ -48,6 +48,9 @@ def job_plan_text(plan: "JobPlan") -> str:
             said.append(f"{stage.bytes / 1e6:,.1f} MB")
         lines.append(f"{stage.name:9} {', '.join(said)}")
     kind = "GPU" if plan.is_gpu else "actor"
+    unknown = [s.name for s in plan.stages if s.seconds is None and s.what != "nothing to do"]
+    if unknown:
+        lines.append(f"without   {', '.join(unknown)}:")
     lines.append(
         f"in all    {_span(plan.seconds)} s, {plan.bytes / 1e6:,.1f} MB on disk, "
         f"{plan.worker_hours[0]:.3g} to {plan.worker_hours[1]:.3g} {kind}-hours"

@@ -211,7 +211,9 @@ def write_parquet_copy(
     except (pa.ArrowException, OSError) as error:
         raise _reading_error(storage, file.path, error) from error
     if writer is None:
-        raise CorruptFile(f"{storage.uri}/{file.path} is empty; remove it or give it a header")
+        raise CorruptFile(
+            f"{storage.uri}/{file.path} has no rows; remove it, or give it a header and rows"
+        )
     writer.close()
 
 

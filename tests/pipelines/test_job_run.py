@@ -302,6 +302,18 @@ def test_dedup_finds_its_own_threshold(tmp_path, bert_folder, ray_address):
     assert report.threshold in dedup_job.LEVELS and report.num_removed >= 10
     with pytest.raises(ValueError, match="would be overwritten; choose another --out"):
         dedup_job.run(DedupSpec(file=str(tmp_path / "out" / "kept.parquet"), out=tmp_path / "out"))
+    (tmp_path / "blank.csv").write_text('id,text\n1,\n2," "\n')
+    for name, complaint in (("blank.csv", "holds no rows"), ("t.parquet", "has no column 'body'")):
+        refused = DedupSpec(
+            file=str(tmp_path / name),
+            out=tmp_path / "refused",
+            text_column="text" if name == "blank.csv" else "body",
+            model=str(bert_folder),
+            address=ray_address,
+        )
+        with pytest.raises(ValueError, match=complaint):
+            dedup_job.run(refused)
+        assert not (tmp_path / "refused").exists()
     with pytest.raises(ValueError, match="give a cosine or auto"):
         DedupSpec(file="x", out=tmp_path, threshold="high")
 
