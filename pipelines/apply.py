@@ -44,12 +44,7 @@ class ApplyReport:
 
 
 def run(spec: ApplySpec) -> ApplyReport:
-    clusters = Artifact.open(spec.clusters)
-    if clusters.manifest.kind != "clusters":
-        raise ValueError(
-            f"{spec.clusters} holds {clusters.manifest.kind}, not clusters; make some with "
-            "sbert cluster"
-        )
+    clusters = Artifact.clusters(spec.clusters)
     threshold = _threshold(spec, clusters)
     vectors = _vectors_of(clusters)
     corpus = find_corpus(spec.corpus)

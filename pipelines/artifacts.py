@@ -125,11 +125,7 @@ class Artifact:
     @classmethod
     def vectors(cls, place: str | Path) -> "Artifact":
         """Vectors, and at least one."""
-        found = cls.open(place)
-        if found.manifest.kind != "vectors":
-            raise ValueError(
-                f"{place} holds {found.manifest.kind}, not vectors; make some with sbert embed"
-            )
+        found = cls._of_kind(place, "vectors", "embed")
         if not found.rows:
             raise ValueError(f"{place} holds no rows; embed a corpus that has some")
         return found
@@ -137,16 +133,25 @@ class Artifact:
     @classmethod
     def pairs(cls, place: str | Path) -> "Artifact":
         """All pairs of one corpus above a threshold."""
-        found = cls.open(place)
-        if found.manifest.kind != "pairs":
-            raise ValueError(
-                f"{place} holds {found.manifest.kind}, not pairs; make some with sbert pairs"
-            )
+        found = cls._of_kind(place, "pairs", "pairs")
         if "b" in found.manifest.made_from or found.manifest.spec["top_k"] is not None:
             kind = "of two corpora" if "b" in found.manifest.made_from else "of nearest rows"
             raise ValueError(
                 f"{place} holds pairs {kind}; give all pairs of one corpus: sbert pairs VECTORS "
                 "--threshold T"
+            )
+        return found
+
+    @classmethod
+    def clusters(cls, place: str | Path) -> "Artifact":
+        return cls._of_kind(place, "clusters", "cluster")
+
+    @classmethod
+    def _of_kind(cls, place: str | Path, kind: str, command: str) -> "Artifact":
+        found = cls.open(place)
+        if found.manifest.kind != kind:
+            raise ValueError(
+                f"{place} holds {found.manifest.kind}, not {kind}; make some with sbert {command}"
             )
         return found
 
@@ -210,6 +215,13 @@ class Writer:
                 reason = error.strerror or error
                 raise ValueError(f"out {place} cannot be written: {reason}") from error
             yield cls(storage)
+
+    def refuse_other(self, kind: str) -> None:
+        """An output of another kind is not replaced."""
+        if self.current is not None and self.current.kind != kind:
+            raise ValueError(
+                f"{self.storage.uri} holds {self.current.kind}, not {kind}; choose another --out"
+            )
 
     def publish(self, manifest: Manifest, *, rows_in: int, run: dict[str, Any]) -> None:
         """Make the generation the artifact, if every row is accounted for and nobody else did."""

@@ -54,8 +54,7 @@ def run(spec: ClusterSpec) -> ClusterReport:
     goal = Goal.of(spec)
     with Writer.claim(spec.out) as out:
         current = out.current
-        if current is not None and current.kind != "clusters":
-            raise ValueError(f"{spec.out} holds {current.kind}, not clusters; choose another --out")
+        out.refuse_other("clusters")
         if current is not None and _is_done(goal, current):
             out.storage.delete([WORK])
             return _report(spec, out.storage, current, 0.0, is_new=False)

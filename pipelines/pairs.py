@@ -62,10 +62,7 @@ def run(spec: PairsSpec) -> PairsReport:
     phases = Phases()
     goal = Goal.of(spec)
     with Writer.claim(spec.out) as out:
-        if out.current is not None and out.current.kind != "pairs":
-            raise ValueError(
-                f"{spec.out} holds {out.current.kind}, not pairs; choose another --out"
-            )
+        out.refuse_other("pairs")
         if out.current is not None and out.current.generation == goal.generation:
             out.storage.delete([WORK])
             return _report(spec, out.current, 0.0, is_new=False)

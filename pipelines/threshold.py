@@ -3,7 +3,6 @@
 Nothing is written and no Ray is started: a sample answers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +13,12 @@ from pipelines.artifacts import Artifact
 from pipelines.clustering.rows import Rows, read_columns
 from pipelines.clustering.summary import Samples
 from pipelines.joining.plan import side_of
+from pipelines.labelled import column, table_of
 from pipelines.specs import ThresholdSpec
-from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.rows import whole_table
 from sbert_core.evaluation.decisions import pair_scores
 from sbert_core.neighbours.chance import by_chance
 from sbert_core.neighbours.join import cosines
-from sbert_core.vectors.pieces import Piece, sampled
+from sbert_core.vectors.pieces import places_of, sampled
 from workers.join_blocks import Side
 
 LEVELS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
@@ -85,7 +83,7 @@ def _by_chance(spec: ThresholdSpec, vectors: Artifact, pairs: Artifact | None) -
     every = vectors.rows * (vectors.rows - 1) // 2
     if pairs is None:
         number_of_place = np.argsort(rows.place)
-        number = number_of_place[_places(side.pieces, chosen)]
+        number = number_of_place[places_of(side.pieces, chosen)]
         known = (number[chance.near.a], number[chance.near.b], chance.near.cos)
     else:
         known = _known(pairs, rows)
@@ -140,18 +138,11 @@ def _known(pairs: Artifact, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndar
     return rows.numbers(table["id_a"]), rows.numbers(table["id_b"]), table["cos"].to_numpy()
 
 
-def _places(pieces: Sequence[Piece], chosen: Sequence[Piece]) -> np.ndarray:
-    """Where chosen rows stand in the artifact."""
-    starts, start = {}, 0
-    for piece in pieces:
-        starts[piece.path] = start
-        start += piece.num_rows
-    return np.concatenate([starts[p.path] + p.rows for p in chosen if p.rows is not None])
-
-
 def _by_labels(place: str, vectors: Artifact) -> ThresholdReport:
     """Precision, recall and F1 of calling pairs above a cosine the same."""
-    table = _labelled(place)
+    table = table_of(place).combine_chunks()
+    for name in ("id_a", "id_b", "label"):
+        column(table, (name,), f"labelled {place}")
     side, rows = side_of("a", vectors), Rows.of(vectors)
     numbers = []
     for name in ("id_a", "id_b"):
@@ -176,18 +167,6 @@ def _by_labels(place: str, vectors: Artifact) -> ThresholdReport:
     levels = tuple(_scored(cos, truth, level) for level in LEVELS)
     best = _scored(cos, truth, pair_scores(cos, truth).f1_threshold)
     return ThresholdReport(notes=(f"{len(cos):,} labelled pairs",), levels=levels, best=best)
-
-
-def _labelled(place: str) -> pa.Table:
-    corpus = find_corpus(place)
-    tables = [whole_table(corpus.storage, file) for file in corpus.files]
-    table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    for name in ("id_a", "id_b", "label"):
-        if name not in table.column_names:
-            raise ValueError(
-                f"labelled {place} has no column {name!r}; it has: {', '.join(table.column_names)}"
-            )
-    return table
 
 
 def _vectors_at(side: Side, places: np.ndarray) -> np.ndarray:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipelines.artifacts import Artifact
+from pipelines.labelled import column, table_of
 from pipelines.specs import ClusterSpec
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.rows import whole_table
 from sbert_core.digest import digest
 
 
@@ -91,12 +91,6 @@ def _protected(place: str | None) -> tuple[str, ...]:
     path = Path(place)
     if path.suffix in (".txt", ""):
         return tuple(dict.fromkeys(filter(None, path.read_text("utf-8").splitlines())))
-    corpus = find_corpus(place)
-    tables = [whole_table(corpus.storage, file) for file in corpus.files]
-    for table in tables:
-        if "id" not in table.column_names:
-            raise ValueError(
-                f"protect {place} has no column 'id'; it has: {', '.join(table.column_names)}"
-            )
-    ids = pa.concat_tables([table.select(["id"]) for table in tables])["id"]
+    table = table_of(place)
+    ids = table[column(table, ("id",), f"protect {place}")]
     return tuple(dict.fromkeys(ids.cast(pa.string()).drop_null().to_pylist()))

@@ -16,7 +16,7 @@ from pipelines.joining.plan import side_of
 from pipelines.reporting.found import Found
 from sbert_core.clusters.naming import size_classes
 from sbert_core.neighbours.join import unit_rows
-from sbert_core.vectors.pieces import sampled
+from sbert_core.vectors.pieces import places_of, sampled
 
 KEPT_SHOWN, REMOVED_SHOWN = 2, 5
 CLUSTER_CHARS, POINT_CHARS = 240, 110
@@ -143,14 +143,7 @@ def map_of(
     side = side_of("a", vectors)
     chosen = sampled(side.pieces, number, (seed, 2))
     unit = np.concatenate([unit_rows(side.decoded(piece)) for piece in chosen])
-    starts = dict(
-        zip(
-            [p.path for p in side.pieces],
-            np.cumsum([0, *[p.num_rows for p in side.pieces]]).tolist(),
-            strict=False,
-        )
-    )
-    places = np.concatenate([starts[p.path] + np.asarray(p.rows) for p in chosen])
+    places = places_of(side.pieces, chosen)
     rows = np.argsort(own.rows.place)[places]
     flat = _plane(unit)
     texts = _texts(own, rows.tolist(), POINT_CHARS)

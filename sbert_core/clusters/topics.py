@@ -9,14 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import faiss
 import numpy as np
 
-from sbert_core.neighbours.index import faiss_threads
+from sbert_core.neighbours.means import unit_means
 
-untyped: Any = faiss  # its stubs do not know all of it
 STEPS = 20
 ROWS_PER_TOPIC = 256  # to learn a centroid from
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -32,19 +29,7 @@ class Topics:
 
     @classmethod
     def of(cls, sample: np.ndarray, number: int, seed: int) -> "Topics":
-        """k-means on the sphere; on one thread, so that it repeats."""
-        means = untyped.Kmeans(
-            sample.shape[1],
-            number,
-            niter=STEPS,
-            spherical=True,
-            seed=seed,
-            min_points_per_centroid=1,
-            max_points_per_centroid=ROWS_PER_TOPIC,
-        )
-        with faiss_threads(1):
-            means.train(np.ascontiguousarray(sample, np.float32))
-        return cls(means.centroids)
+        return cls(unit_means(sample, number, seed, steps=STEPS, rows_per_mean=ROWS_PER_TOPIC))
 
     def nearest(self, vectors: np.ndarray) -> np.ndarray:
         return (vectors @ self.centroids.T).argmax(axis=1).astype(np.int32)

@@ -12,14 +12,11 @@ Shapes: N rows, L leading dimensions, C cells.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import faiss
 import numpy as np
 
-from sbert_core.neighbours.index import faiss_threads
+from sbert_core.neighbours.means import unit_means
 
-untyped: Any = faiss  # its stubs do not know all of it
 ROWS_PER_CELL = 48  # to learn a centroid from
 STEPS = 8
 NEAR_ROWS = 2048  # at a time: 16 MB for 2000 cells
@@ -33,20 +30,8 @@ class Cells:
 
     @classmethod
     def of(cls, sample_NL: np.ndarray, number: int, seed: int) -> "Cells":
-        """k-means on the sphere; on one thread, so that it repeats."""
-        unit = np.ascontiguousarray(sample_NL / _lengths(sample_NL), np.float32)
-        means = untyped.Kmeans(
-            unit.shape[1],
-            number,
-            niter=STEPS,
-            spherical=True,
-            seed=seed,
-            min_points_per_centroid=1,
-            max_points_per_centroid=ROWS_PER_CELL,
-        )
-        with faiss_threads(1):
-            means.train(unit)
-        return cls(means.centroids)
+        unit = sample_NL / _lengths(sample_NL)
+        return cls(unit_means(unit, number, seed, steps=STEPS, rows_per_mean=ROWS_PER_CELL))
 
     @property
     def number(self) -> int:

@@ -67,3 +67,13 @@ def sampled(pieces: Sequence[Piece], number: int, seed: tuple[int, ...]) -> list
         if len(own):
             found.append(piece.only(own))
     return found
+
+
+def places_of(pieces: Sequence[Piece], chosen: Sequence[Piece]) -> np.ndarray:
+    """Where chosen rows stand among all rows of some whole pieces."""
+    starts, start = {}, 0
+    for piece in pieces:
+        starts[piece.path] = start
+        start += piece.num_rows
+    found = [starts[piece.path] + piece.rows for piece in chosen if piece.rows is not None]
+    return np.concatenate([np.empty(0, np.int64), *found])
