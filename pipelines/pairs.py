@@ -19,8 +19,14 @@ from pipelines.joining import plan
 from pipelines.joining.cells import CellJoin, certificate_json
 from pipelines.joining.exact import Found, exact_edges
 from pipelines.joining.goal import Goal
-from pipelines.joining.ground import Ground, TooManyEdges, digests_of
-from pipelines.joining.growth import Growth
+from pipelines.joining.ground import Ground, TooManyEdges
+from pipelines.joining.growth import (
+    Growth,
+    edges_across,
+    few_files,
+    num_added,
+    old_parts,
+)
 from pipelines.joining.nearest import nearest_files
 from pipelines.joining.publishing import manifest_of
 from pipelines.joining.writing import group_files, no_pairs, pair_files
@@ -180,29 +186,28 @@ class Join:
     def _grown(self, growth: Growth) -> Manifest | None:
         """Old pairs, and new rows with each other and with the old; None if that cannot be."""
         new, old = growth.sides(plan.side_of("a", self.goal.vectors))
-        job = self._job(new, old)
-        with self.phases("plan"):
-            digests = {side.name: digests_of(side) for side in (new, old)}
-            distinct = growth.distinct_rows(digests[new.name], digests[old.name])
-        if distinct is None:
-            log.info("joining anew: new rows equal those of a group above 1,000 rows")
-            return None
         log.info("joining %s new rows with %s", f"{new.num_rows:,}", f"{old.num_rows:,}")
-        files = growth.kept_files(job, old)
-        leading = 0
+        job = self._job(new, old)
+        leading, added, files = 0, 0, []
         if new.num_rows:
             with self.phases("plan"):
-                across = Ground.of(job, self.spec.seed, digests=digests)
-            leading = across.turn.num_leading
-            for ground in (across.among_a(), across):
-                with self.phases("join"):
-                    found = exact_edges(ground)
-                with self.phases("write"):
-                    files += pair_files(ground, found, self.finish)
+                own = Ground.of(self._job(new, new), self.spec.seed, beside=[few_files(old)])
+            leading, across, parts = own.turn.num_leading, own.with_each_of(old), old_parts(old)
+            with self.phases("join"):
+                among = exact_edges(own)
+                between = edges_across(across, parts, growth.large_groups(self.out.storage))
+            added = num_added(across, parts)
+            if added is None:
+                log.info("joining anew: new rows belong to a group above 1,000 equal rows")
+                return None
+            with self.phases("write"):
+                files = pair_files(own, among, self.finish)
+                files += pair_files(across, between, self.finish)
+        files = [*growth.kept_files(job, old), *files]
         facts = {
             "leading": leading,
             "rows": {"a": self.goal.vectors.rows},
-            "distinct": {"a": distinct},
+            "distinct": {"a": growth.distinct_rows(old, added)},
             "large_groups": growth.before.facts["large_groups"],
             "certificate": growth.before.facts["certificate"],
             "grown": {

@@ -4,18 +4,54 @@ Each task holds two blocks and a bounded number of edges at a time, whatever the
 """
 
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from sbert_core.neighbours.alike import LARGEST, equal_places
 from sbert_core.neighbours.edges import EdgeWriter
-from sbert_core.neighbours.join import Block, Edges, joined
+from sbert_core.neighbours.join import Block, Edges, Turn, joined
+from sbert_core.vectors.pieces import Piece
 from workers.board import Board
 from workers.join_blocks import BlockOf, JoinJob, opened
 
 
 def edges_name(job: JoinJob, a: BlockOf, b: BlockOf) -> str:
     return f"{job.work}/edges-{a.name}-{b.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class OldPart:
+    """A file of rows that were joined before; they are turned in memory and never written.
+
+    first: the number of its first row.
+    """
+
+    number: int
+    piece: Piece
+    first: int
+
+    def edges_name(self, job: JoinJob) -> str:
+        return f"{job.work}/edges-part-{self.number:05d}"
+
+    def equal_name(self, job: JoinJob) -> str:
+        return f"{job.work}/equal-part-{self.number:05d}"
+
+    def equal_rows(self, job: JoinJob) -> np.ndarray:
+        """New rows that equal rows of this part, and how many of them."""
+        return np.frombuffer(job.storage.read(self.equal_name(job)), np.int64).reshape(-1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeGroups:
+    """Rows of groups too large for pairs, by id: those that stand for them, and all others."""
+
+    standing: pa.Array
+    others: pa.Array
 
 
 def partner_counts(job: JoinJob, block: BlockOf, sample: Block) -> np.ndarray:
@@ -40,3 +76,40 @@ def join_blocks(job: JoinJob, a: BlockOf, b: BlockOf, starts: np.ndarray) -> int
     board.add(a.size * b.size // (2 if is_same else 1), 0)
     board.write()
     return writer.close()
+
+
+def join_part(
+    job: JoinJob,
+    blocks: Sequence[BlockOf],
+    part: OldPart,
+    turn: Turn,
+    starts: np.ndarray,
+    large: LargeGroups | None,
+) -> None:
+    """Write the edges between new rows, in blocks, and old ones; and which new rows equal old."""
+    board = Board(job.run)
+    writer = EdgeWriter(job.storage, part.edges_name(job), starts)
+    vectors = job.b.decoded(part.piece)
+    places, weight = np.arange(len(vectors)), np.ones(len(vectors), np.int64)
+    if large is not None:
+        ids = job.b.table(part.piece, ["id"])["id"]
+        weight[_is_in(ids, large.standing)] = LARGEST
+        places = np.flatnonzero(~_is_in(ids, large.others))
+        vectors = vectors[places]
+    old = Block.of(vectors, turn)
+    equal = [np.empty((0, 2), np.int64)]
+    with tempfile.TemporaryDirectory() as folder:
+        for block in blocks:
+            new = opened(job, block, Path(folder))
+            for edges in joined(new.block, old, job.threshold):
+                writer.add(Edges(new.rows[edges.a], places[edges.b] + part.first, edges.cos))
+            a, b = equal_places(new.block.vectors, vectors)
+            equal.append(np.stack([new.rows[a], weight[places[b]]], axis=1))
+            board.add(block.size * part.piece.size, 0)
+    board.write()
+    job.storage.put(part.equal_name(job), np.concatenate(equal).tobytes())
+    writer.close()
+
+
+def _is_in(ids: pa.ChunkedArray, some: pa.Array) -> np.ndarray:
+    return pc.is_in(ids, some).to_numpy(zero_copy_only=False)

@@ -5,7 +5,7 @@ Out: Ground: for each side its groups of equal rows and its blocks, turned and w
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,16 +55,12 @@ class Ground:
         *,
         max_edges: int | None = None,
         top_k: int | None = None,
-        digests: Mapping[str, np.ndarray] | None = None,
+        beside: Sequence[Side] = (),
     ) -> "Ground":
-        """digests: of the vectors of each side, if they are known."""
+        """beside: sides whose rows help to choose the basis."""
         sides = [job.a] if job.is_self else [job.a, job.b]
-        known = digests or {}
-        alike = {
-            side.name: Alike.of(known[side.name] if side.name in known else digests_of(side))
-            for side in sides
-        }
-        sample = [_sampled(side, seed) for side in sides]
+        alike = {side.name: Alike.of(digests_of(side)) for side in sides}
+        sample = [_sampled(side, seed) for side in (*sides, *beside)]
         rows = np.concatenate([vectors for _, vectors in sample])
         floor = job.threshold if top_k is None else max(job.threshold, likely_cosine(rows, top_k))
         turn = Turn.of(rows, floor)
@@ -75,11 +71,10 @@ class Ground:
             ground._refuse_more(max_edges, *sample[0])
         return ground
 
-    def among_a(self) -> "Ground":
-        """The rows of side a with each other, in the same blocks."""
-        name = self.job.a.name
-        job = replace(self.job, b=self.job.a)
-        return Ground(job, {name: self.alike[name]}, self.turn, {name: self.blocks[name]})
+    def with_each_of(self, other: Side) -> "Ground":
+        """The rows of a self-join with those of another side, which stand for themselves alone."""
+        each = {other.name: Alike.each(other.num_rows)}
+        return replace(self, job=replace(self.job, b=other), alike={**self.alike, **each})
 
     @property
     def blocks_a(self) -> list[BlockOf]:

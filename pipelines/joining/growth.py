@@ -11,17 +11,28 @@ import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
 
 from pipelines.artifacts import DATA, DataFile, Manifest
+from pipelines.joining import plan
+from pipelines.joining.exact import Found
 from pipelines.joining.goal import Goal
+from pipelines.joining.ground import Ground, digests_of
+from pipelines.progress import polled, progress
 from pipelines.ray_tasks import in_order
 from sbert_core.neighbours.alike import LARGEST
+from sbert_core.neighbours.edges import is_written
 from sbert_core.storage import Storage
+from sbert_core.vectors.reading import part_table
 from workers.join_blocks import JoinJob, Side
+from workers.joining import LargeGroups, OldPart, join_part
 from workers.pair_parts import filter_pairs
 
 log = logging.getLogger(__name__)
 
+SAMPLED_FILES = 4
 MOST_NEW = 0.5  # of all rows; with more, joining everything costs no more
 
 
@@ -68,16 +79,21 @@ class Growth:
         old = tuple(piece for piece, old in pieces if old)
         return replace(whole, name="new", pieces=new), replace(whole, name="old", pieces=old)
 
-    def distinct_rows(self, new: np.ndarray, old: np.ndarray) -> int | None:
-        """How many vectors differ, of two sides by digest.
+    def large_groups(self, storage: Storage) -> LargeGroups | None:
+        """Rows that stand for groups above 1,000 rows, and those they stand for."""
+        if not self.before.beside:
+            return None
+        tables = [part_table(storage, file.path) for file in self.before.beside]
+        rows = pa.concat_tables(tables).combine_chunks()
+        is_other = pc.not_equal(rows["id"], rows["representative"])
+        standing = pc.unique(rows["representative"])
+        return LargeGroups(standing, rows["id"].filter(is_other).combine_chunks())
 
-        None if new rows join a group that is too large for pairs.
-        """
-        _, first, count = np.unique(
-            np.concatenate([new, old]), return_index=True, return_counts=True
-        )
-        has_new = first < len(new)
-        return None if (has_new & (count > LARGEST)).any() else len(count)
+    def distinct_rows(self, old: Side, num_added: int) -> int:
+        """How many vectors differ. num_added: distinct new ones that are not among the old."""
+        if self.has_gone:
+            return len(np.unique(digests_of(old))) + num_added
+        return self.before.facts["distinct"]["a"] + num_added
 
     def kept_files(self, job: JoinJob, old: Side) -> list[DataFile]:
         """Old pairs in the new generation: as they are, or without those of rows that are gone."""
@@ -90,6 +106,42 @@ class Growth:
     def kept_groups(self, job: JoinJob) -> list[DataFile]:
         folder = job.folder.replace(f"{DATA}/", "groups/", 1)
         return [_linked(job.storage, file, folder) for file in self.before.beside]
+
+
+def edges_across(across: Ground, parts: list[OldPart], large: LargeGroups | None) -> Found:
+    """New rows with all old ones, a task for each old file."""
+    job = across.job
+    starts = plan.part_starts(across.blocks_a)
+    todo = [part for part in parts if not is_written(job.storage, part.edges_name(job))]
+    turn, groups = ray.put(across.turn), ray.put(large)
+    left = sum(block.size for block in across.blocks_a) * sum(p.piece.size for p in todo)
+    by = f"{len(todo)} files of known rows"
+    with progress("pairs", left, by=by, unit="pairs") as advance, polled(job.run, advance):
+        in_order(join_part, [(job, across.blocks_a, p, turn, starts, groups) for p in todo])
+    names = [part.edges_name(job) for part in parts]
+    return Found(starts, [names] * len(starts))
+
+
+def num_added(across: Ground, parts: list[OldPart]) -> int | None:
+    """Distinct new vectors that are not among the old; None if a group exceeds 1,000 rows."""
+    job = across.job
+    own = across.alike[job.a.name]
+    equal = np.concatenate([part.equal_rows(job) for part in parts])
+    size = own.count + np.bincount(
+        np.searchsorted(own.first, equal[:, 0]), equal[:, 1], len(own.count)
+    )
+    return None if (size > LARGEST).any() else int((size == own.count).sum())
+
+
+def old_parts(old: Side) -> list[OldPart]:
+    firsts = np.cumsum([0, *(piece.num_rows for piece in old.pieces)]).tolist()
+    return [OldPart(n, piece, firsts[n]) for n, piece in enumerate(old.pieces)]
+
+
+def few_files(side: Side) -> Side:
+    """Some of a side, to draw a sample from: a file must be read whole for one row of it."""
+    step = -(-len(side.pieces) // SAMPLED_FILES)
+    return replace(side, pieces=side.pieces[::step])
 
 
 def _linked(storage: Storage, file: DataFile, folder: str) -> DataFile:

@@ -45,6 +45,12 @@ class Alike:
         count = count[order]
         return cls(first[order], np.cumsum(count) - count, count, rows)
 
+    @classmethod
+    def each(cls, num_rows: int) -> "Alike":
+        """Every row a group of its own, whether it equals another or not."""
+        rows = np.arange(num_rows)
+        return cls(rows, rows, np.ones(num_rows, np.int64), rows)
+
     @property
     def num_pairs(self) -> int:
         """Pairs inside groups that are written as pairs."""
@@ -75,6 +81,28 @@ class Alike:
             count[place] = len(few)
             rows[self.start[place] : self.start[place] + len(few)] = few
         return replace(self, count=count, rows=rows)
+
+
+def equal_places(a_ND: np.ndarray, b_MD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of equal rows, where the rows of a differ from each other."""
+    marks_a, marks_b = _marks(a_ND), _marks(b_MD)
+    # Nearly all rows differ in their first two numbers, which spares them a digest.
+    maybe_b = np.flatnonzero(np.isin(marks_b, marks_a))
+    maybe_a = np.flatnonzero(np.isin(marks_a, marks_b[maybe_b]))
+    digests_a, digests_b = vector_digests(a_ND[maybe_a]), vector_digests(b_MD[maybe_b])
+    order = np.argsort(digests_a)
+    place = np.searchsorted(digests_a, digests_b, sorter=order)
+    is_inside = place < len(digests_a)
+    place, maybe_b, digests_b = order[place[is_inside]], maybe_b[is_inside], digests_b[is_inside]
+    is_equal = digests_a[place] == digests_b
+    return maybe_a[place[is_equal]], maybe_b[is_equal]
+
+
+def _marks(vectors: np.ndarray) -> np.ndarray:
+    """The first two numbers of each row as one."""
+    wide = np.zeros((len(vectors), 2), np.float32)
+    wide[:, : vectors.shape[1]] += vectors[:, :2]
+    return wide.view(np.uint64)[:, 0]
 
 
 def expanded(

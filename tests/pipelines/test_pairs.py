@@ -189,6 +189,27 @@ def test_a_grown_artifact_joins_new_rows_with_all(rows, tmp_path, ray_address):
     assert again.grown is None
 
 
+def test_growth_counts_distinct_vectors_and_knows_large_groups(tmp_path, ray_address):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((2000, 8)).astype(np.float32)
+    rows[500:1600] = rows[3]  # 1,101 equal rows, in two files
+    new = rng.standard_normal((300, 8)).astype(np.float32)
+    new[:5], new[5:7], new[7:9] = rows[10:15], rows[10], new[50]
+    new[9:11] = rows[3] + np.float32([0.01, 0, 0, 0, 0, 0, 0, 0])
+    old = np.array_split(rows, 2)
+    for name, last, is_grown in (("near", new, True), ("equal", np.r_[new, rows[3:4]], False)):
+        vectors, fresh, grown = (tmp_path / f"{name}-{part}" for part in "vfg")
+        write_vectors(vectors, old)
+        joined(vectors, grown, ray_address, threshold=0.9)
+        write_vectors(vectors, [*old, last])
+        report = joined(vectors, grown, ray_address, threshold=0.9)
+        assert (report.grown is not None) == is_grown
+        want = joined(vectors, fresh, ray_address, threshold=0.9)
+        assert pairs_of(grown) == pairs_of(fresh)
+        assert (report.distinct, report.groups) == (want.distinct, 1)
+        assert report.distinct == len(np.unique(np.concatenate([rows, last]), axis=0))
+
+
 def test_a_clique_of_fifty_thousand_is_one_group(tmp_path, ray_address):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((51_000, 8)).astype(np.float32)
