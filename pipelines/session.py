@@ -33,7 +33,9 @@ QUIET = {
 LONGEST_RAY_HOME = 42
 # Every process of Ray's wakes up a hundred times a second; on two cores the idle ones cost 1 %.
 FRUGAL = {
-    "RAY_num_workers_soft_limit": "0",  # else as many idle workers as CPUs are kept
+    "RAY_num_workers_soft_limit": "0",  # else as many idle workers as CPUs are kept for good
+    # Between two steps of a job they stay: to start one takes 0.8 s.
+    "RAY_idle_worker_killing_time_threshold_ms": "15000",
     "RAY_metrics_report_interval_ms": "600000",
     "RAY_task_events_report_interval_ms": "0",
     "RAY_enable_metrics_collection": "0",

@@ -98,8 +98,9 @@ class Block:
 
     @classmethod
     def of(cls, vectors: np.ndarray, turn: Turn) -> "Block":
-        short = leading(unit_rows(vectors), turn.basis, turn.num_leading)
-        return cls(short, np.ascontiguousarray(vectors, np.float32))
+        some = (slice(first, first + TILE) for first in range(0, max(1, len(vectors)), TILE))
+        short = [leading(unit_rows(vectors[s]), turn.basis, turn.num_leading) for s in some]
+        return cls(np.concatenate(short), np.ascontiguousarray(vectors, np.float32))
 
     def __len__(self) -> int:
         return len(self.short)
