@@ -196,10 +196,10 @@ class Join:
             with self.phases("join"):
                 among = exact_edges(own)
                 between = edges_across(across, parts, growth.large_groups(self.out.storage))
-            added = num_added(across, parts)
-            if added is None:
+            if (number := num_added(across, parts)) is None:
                 log.info("joining anew: new rows belong to a group above 1,000 equal rows")
                 return None
+            added = number
             with self.phases("write"):
                 files = pair_files(own, among, self.finish)
                 files += pair_files(across, between, self.finish)

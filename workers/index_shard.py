@@ -21,6 +21,7 @@ from sbert_core.neighbours.hits import Hits, best_of, exact_hits, nothing
 from sbert_core.neighbours.index import IndexKind
 from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, read_rows, write_rows
 from sbert_core.storage import Storage, storage_at
+from sbert_core.threads import ahead
 from sbert_core.vectors.pieces import Piece
 from sbert_core.vectors.reading import VECTOR, columns_of, part_table, unit_vectors
 from workers.board import Board
@@ -114,12 +115,11 @@ def build_shard(
         builder = ShardBuilder(index, job.dim)
         board = Board(job.run)
         late: list[tuple[pa.Table, np.ndarray]] = []
-        for piece in pieces:
-            rows, vectors = _rows(job, piece)
+        # The next part is read while this one is inserted: both libraries let other threads run.
+        for piece, rows, vectors in ahead((piece, *_rows(job, piece)) for piece in pieces):
             is_early = piece.without(queries.held_of(piece))
             _insert(builder, rows.filter(pa.array(is_early)), vectors[is_early], board)
             late.append((rows.filter(pa.array(~is_early)), vectors[~is_early]))
-            del rows, vectors
         build_seconds = time.perf_counter() - start
         held = {}
         if len(queries.held):

@@ -23,8 +23,8 @@ from sbert_core.encoder.batching import padded_batches
 from sbert_core.encoder.folder import read_pretrained
 from sbert_core.encoder.limits import DEFAULT_LENGTH, NO_LIMIT, num_positions
 from sbert_core.encoder.run import torch_threads_restored
-from sbert_core.encoder.schedule import on_threads
 from sbert_core.hub import local_folder
+from sbert_core.threads import on_threads
 
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 16_384}
 ACTIVATIONS = {1: "torch.nn.modules.activation.Sigmoid"}  # by number of outputs

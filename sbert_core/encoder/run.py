@@ -17,9 +17,9 @@ import torch
 
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.encoded import Encoded
-from sbert_core.encoder.schedule import ahead, on_threads
 from sbert_core.encoder.tokens import Tokens
 from sbert_core.text import invalid_reason
+from sbert_core.threads import ahead, on_threads
 
 log = logging.getLogger(__name__)
 

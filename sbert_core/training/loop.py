@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sbert_core.encoder.schedule import ahead
+from sbert_core.threads import ahead
 from sbert_core.training.batch import Examples, StepBatch
 from sbert_core.training.learner import Learner
 from sbert_core.training.order import Order

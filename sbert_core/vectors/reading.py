@@ -15,6 +15,7 @@ from sbert_core.vectors.block import vectors_of
 from sbert_core.vectors.dtypes import decoded
 
 VECTOR = "vector"
+DIVIDED_ROWS = 512  # at a time: quotients in float64 stay in the cache
 
 
 def part_table(storage: Storage, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -38,8 +39,22 @@ def columns_of(storage: Storage, path: str) -> list[str]:
 
 def decoded_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
     """The vectors of a table with columns `id` and `vector`, each with a direction."""
+    return _with_norms(table, scale, path)[0]
+
+
+def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
+    """The same, of length one."""
+    vectors, norms = _with_norms(table, scale, path)
+    unit = np.empty(vectors.shape, np.float32)
+    for first in range(0, len(vectors), DIVIDED_ROWS):
+        some = slice(first, first + DIVIDED_ROWS)
+        np.divide(vectors[some], norms[some, None], out=unit[some], casting="same_kind")
+    return unit
+
+
+def _with_norms(table: pa.Table, scale: float | None, path: str) -> tuple[np.ndarray, np.ndarray]:
     vectors = decoded(vectors_of(table[VECTOR]), scale)
-    norms = _norms(vectors)
+    norms = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
     bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(bad):
         kind = "zero" if norms[bad[0]] == 0 else "not finite"
@@ -47,14 +62,4 @@ def decoded_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarr
             f"{path}: the vector of id {table['id'][int(bad[0])].as_py()!r} is {kind} "
             f"({len(bad):,} such rows); it has no direction: remove those rows and repeat"
         )
-    return vectors
-
-
-def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
-    """The same, of length one."""
-    vectors = decoded_vectors(table, scale, path)
-    return (vectors / _norms(vectors)[:, None]).astype(np.float32)
-
-
-def _norms(vectors: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
+    return vectors, norms

@@ -6,7 +6,8 @@ Run by `make bench-index`.
     python tests/bench/index.py memory                     a shard's task at 50k and 500k rows
     python tests/bench/index.py latency [--rows 1000000]   one query at a time among many rows
     python tests/bench/index.py retrieval --data FOLDER [--cross MODEL]
-                                                           nDCG@10 by embed, index and search
+                                                           nDCG@10 by embed, index and search;
+                                                           `titles` trains a cross-encoder first
 
 Build times are those of the tasks, from reading the first part to the last file written: Ray's
 start is not among them. Direct calls read the same files and write the same kind of file with the
@@ -25,6 +26,7 @@ from pathlib import Path
 import faiss
 import hnswlib
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -51,6 +53,7 @@ from sbert_core.vectors.reading import part_table, unit_vectors
 KINDS = ("hnsw", "faiss:IVF4096,PQ48", "faiss:IVF1024,Flat")
 K = 10
 NUM_QUERIES = 2000
+NUM_TITLES = 1500
 SEARCH_ROUNDS = 7
 MEMORY = {"driver": (b"driver",), "shard": (b"build_shard",), "other": (b"ray::",)}
 
@@ -65,7 +68,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, help="NAME_docs, NAME_queries, NAME_qrels.parquet")
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--cross", help="cross-encoder for a second look at the hits")
+    parser.add_argument("--cross", help="for a second look at the hits: a model, or `titles`")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -255,14 +258,40 @@ def retrieval(options: argparse.Namespace, work: Path) -> None:
         sbert("index", work / "v", "--out", out, "--kind", kind)
         found[kind] = hits_of(out, queries, work)
     if options.cross:
+        cross = (
+            titles_cross(docs, options.model, work) if options.cross == "titles" else options.cross
+        )
         found["hnsw, 50 reranked"] = hits_of(
-            work / "hnsw", queries, work, "--k", 50, "--rerank", options.cross
+            work / "hnsw", queries, work, "--k", 50, "--rerank", cross
         )
     print("| search | nDCG@10 | MRR@10 |\n|---|---:|---:|")
     order = list(relevant)
     for name, ranked in found.items():
         scores = retrieval_scores([ranked[q] for q in order], [relevant[q] for q in order])
         print(f"| {name} | {scores['ndcg@10']:.2f} | {scores['mrr@10']:.2f} |")
+
+
+def titles_cross(docs: Path, model: str, work: Path) -> Path:
+    """A cross-encoder that learned which abstract a title belongs to; no query was seen."""
+    table = pq.read_table(docs)
+    titles, texts = table["title"].to_pylist(), table["text"].to_pylist()
+    vectors = all_vectors(work / "v")
+    rng = np.random.default_rng(0)
+    chosen = rng.choice(len(titles), NUM_TITLES, replace=False)
+    near = exact_hits(vectors[chosen], vectors, 10).rows
+    rows = []
+    for own, others in zip(chosen.tolist(), near.tolist(), strict=True):
+        wrong = rng.choice([other for other in others if other != own], 2, replace=False)
+        rows.append({"a": titles[own], "b": texts[own], "score": 1.0})
+        rows += [
+            {"a": titles[own], "b": texts[n], "score": 0.0} for n in rng.choice(wrong, 2, False)
+        ]
+    pq.write_table(pa.Table.from_pylist(rows), work / "titles.parquet")
+    sbert("prepare", work / "titles.parquet", "--out", work / "shards", "--format", "scored",
+          "--columns", "a,b,score")  # fmt: skip
+    sbert("train", work / "shards", "--base", model, "--out", work / "cross", "--cross-encoder",
+          "--lr", 5e-5, "--max-length", 256)  # fmt: skip
+    return work / "cross"
 
 
 def hits_of(index: Path, queries: Path, work: Path, *options: object) -> dict[object, list[object]]:

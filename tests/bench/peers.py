@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
 from sbert_core.encoder.run import torch_threads_restored
-from sbert_core.encoder.schedule import on_threads
+from sbert_core.threads import on_threads
 
 Embed = Callable[[list[str]], np.ndarray]
 MAX_LENGTH = 256

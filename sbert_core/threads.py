@@ -1,4 +1,4 @@
-"""Two ways to keep a model busy: fetch the next input ahead, and work on several threads.
+"""Two ways to keep cores busy: fetch the next input ahead, and work on several threads.
 
 In:  an iterable and a function.
 Out: the same items, or the same calls, sooner. The first error stops the rest and is raised.

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from sbert_core.encoder.schedule import ahead, on_threads
+from sbert_core.threads import ahead, on_threads
 
 
 def test_ahead_gives_the_same_items_in_order():
