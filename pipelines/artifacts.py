@@ -9,6 +9,8 @@ Out: a published artifact, or the one that was there before.
 """
 
 import json
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -19,8 +21,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sbert_core.storage import Storage, storage_at
+from pipelines.patience import current_patience
+from sbert_core.errors import Unsettled
+from sbert_core.storage import BusyError, Storage, storage_at
 from sbert_core.vectors.pieces import Piece
+
+log = logging.getLogger(__name__)
 
 MANIFEST = "_manifest.json"
 RUN = "_run.json"
@@ -32,6 +38,7 @@ KEEP = "keep"  # of clusters: ids that are kept
 CHANGES = "changes"  # of clusters: what an update decided otherwise
 FOLDERS = (DATA, QUARANTINE, GROUPS, KEEP, CHANGES)
 READ_ROWS = 8192
+BUSY_POLL_SECONDS = 2.0
 LIBRARIES = ("sbert-mill", "torch", "transformers", "tokenizers", "pyarrow", "numpy", "ray")
 
 
@@ -194,6 +201,23 @@ class Artifact:
                 yield from parquet.iter_batches(READ_ROWS, columns=names)
 
 
+def _enter_when_free(stack: ExitStack, storage: Storage) -> None:
+    """Hold the output, after another run's end if the command is patient."""
+    patience = current_patience()
+    began = time.monotonic()
+    while True:
+        try:
+            stack.enter_context(storage.lock())
+            return
+        except BusyError as error:
+            waited = time.monotonic() - began
+            if not patience.waits_for_others or waited > patience.seconds:
+                raise
+            if waited < BUSY_POLL_SECONDS:
+                log.info("%s", error)
+            time.sleep(BUSY_POLL_SECONDS)
+
+
 class Writer:
     """The one run that may write an artifact. Made by `Writer.claim`."""
 
@@ -210,10 +234,10 @@ class Writer:
         storage = storage_at(place)
         with ExitStack() as stack:
             try:
-                stack.enter_context(storage.lock())
+                _enter_when_free(stack, storage)
             except OSError as error:
                 reason = error.strerror or error
-                raise ValueError(f"out {place} cannot be written: {reason}") from error
+                raise Unsettled(f"out {place} cannot be written: {reason}") from error
             yield cls(storage)
 
     def refuse_other(self, kind: str) -> None:

@@ -1,10 +1,36 @@
 """Log lines on stderr: for people, or as JSON for collectors."""
 
+import contextlib
 import json
 import logging
+import os
+import secrets
 import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cache
 from typing import TextIO
+
+RUN_ID = "SBERT_RUN_ID"  # a scheduler's own name for the run
+FIELDS = ("unit", "reason")  # what a line may say of itself, beside its words
+_stage: ContextVar[str] = ContextVar("stage", default="")
+
+
+@cache
+def run_id() -> str:
+    """One name for everything this process says and measures."""
+    return os.environ.get(RUN_ID) or secrets.token_hex(4)
+
+
+@contextlib.contextmanager
+def stage_named(name: str) -> Iterator[None]:
+    """Lines logged inside belong to this stage."""
+    token = _stage.set(name)
+    try:
+        yield
+    finally:
+        _stage.reset(token)
 
 
 class JsonLines(logging.Formatter):
@@ -14,9 +40,12 @@ class JsonLines(logging.Formatter):
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
+            "run": run_id(),
+            "stage": _stage.get(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

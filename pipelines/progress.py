@@ -11,6 +11,7 @@ from ray.exceptions import RayError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from pipelines.metrics import observe
 from workers import board
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,26 @@ def progress(
     meter = _Meter(num_rows, num_tokens, by, unit)
     if sys.stderr.isatty():
         with _bar(label, meter) as advance:
-            yield advance
+            yield _measured(label, meter, advance)
     else:
-        yield _lines(label, meter)
+        yield _measured(label, meter, _lines(label, meter))
+
+
+def _measured(label: str, meter: "_Meter", advance: Advance) -> Advance:
+    """The same function, which also tells whoever watches the cluster."""
+    began = time.monotonic()
+
+    def measured(rows: int, tokens: int, remark: str = "") -> None:
+        advance(rows, tokens, remark)
+        observe(
+            label,
+            rows_total=meter.rows,
+            tokens_total=meter.tokens,
+            tokens_per_second=meter.tokens_per_second,
+            stage_seconds=time.monotonic() - began,
+        )
+
+    return measured
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Plain Ray tasks for every job: a bounded number at a time, errors as what they are."""
+"""Plain Ray tasks for every job: a bounded number at a time, errors as what they are.
+
+Tasks write files that are whole or not there, so one that was abandoned leaves nothing wrong.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +10,11 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from pipelines.metrics import observe
+from pipelines.room import wait_for_room
+
 TASKS_PER_CPU = 2
+LAST_SECONDS = 15.0
 
 
 def in_order(function: Callable, calls: Sequence[tuple]) -> list:
@@ -19,6 +26,7 @@ def in_order(function: Callable, calls: Sequence[tuple]) -> list:
 def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[int, Any]]:
     """The number and the result of each call, the first to end first."""
     remote: Any = ray.remote(function)
+    wait_for_room({"CPU": 1.0})
     limit = max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
     waiting = list(enumerate(calls))[::-1]
     running: dict[Any, int] = {}
@@ -27,13 +35,19 @@ def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[i
             while waiting and len(running) < limit:
                 number, arguments = waiting.pop()
                 running[remote.remote(*arguments)] = number
+            left = len(waiting) + len(running)
+            counts = {"units_total": len(calls), "units_done": len(calls) - left}
+            observe(function.__name__, **counts, queue_depth=len(waiting))
             done, _ = ray.wait(list(running), num_returns=1)
             with own_error():
                 yield running.pop(done[0]), ray.get(done[0])
     finally:
-        # After an error nothing may go on writing behind the back of the next attempt.
+        # After an error nothing may go on writing behind the back of the next attempt. A scheduler
+        # that wants its machine back kills after 30 s, so what takes longer is abandoned.
         if running:
-            ray.wait(list(running), num_returns=len(running))
+            _, late = ray.wait(list(running), num_returns=len(running), timeout=LAST_SECONDS)
+            for task in late:
+                ray.cancel(task, force=True)
 
 
 @contextlib.contextmanager

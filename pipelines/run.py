@@ -18,6 +18,8 @@ from typing import Any
 from pipelines.artifacts import WORK, GateFailed
 from pipelines.gates import Gate, gates_of
 from pipelines.jobfile import JobFile
+from pipelines.logs import run_id, stage_named
+from pipelines.outcome import fingerprint_of, remembered
 from pipelines.progress import stages_shown
 from pipelines.session import shared_session
 from pipelines.specs import EvaluateSpec, RunSpec
@@ -67,7 +69,10 @@ def run(spec: RunSpec) -> RunReport:
         if spec.plan:
             planned = import_module("pipelines.planned").run(job)
             return RunReport(out=job.out, stages=(), gates=(), page=None, seconds=0.0, plan=planned)
-        return Run(job, spec.start, here).carried_out()
+        specs = job.stages.values()
+        ended = fingerprint_of(*specs, below=job.out, gates=job.gates, start=spec.start)
+        with remembered(job.out, ended):
+            return Run(job, spec.start, here).carried_out()
 
 
 class Run:
@@ -95,7 +100,7 @@ class Run:
                 if number < first:
                     self._note(StageRun(name=name, outcome="passed over", seconds=0.0, said={}))
                     continue
-                with shown(name):
+                with shown(name), stage_named(name):
                     self._stage(name)
             self.gates = self._gates()
             self._write()
@@ -170,6 +175,7 @@ class Run:
     def _write(self) -> None:
         facts = {
             "job": str(self.job.path.absolute()),
+            "run": run_id(),
             "started": self.began,
             "seconds": round(time.time() - self.began, 2),
             "stages": [asdict(stage) for stage in self.stages],

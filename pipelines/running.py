@@ -10,13 +10,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from pipelines.logs import configure_logs
+from pipelines.logs import configure_logs, stage_named
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2
 EXIT_PARTIAL = 3
 EXIT_GATE = 4
 EXIT_BUSY = 5
+# Stages with an output that may hold how they ended; `run` sees to its own.
+REMEMBERED = ("embed", "index", "pairs", "cluster", "apply")
 # Errors that have an exit code of their own, by name: their modules load with the job.
 EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "GateFailed": EXIT_GATE, "BusyError": EXIT_BUSY}
 
@@ -26,9 +28,15 @@ def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: 
 
     def call() -> Any:  # noqa: ANN401
         spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
-        return import_module(f"pipelines.{stage}").run(spec)
+        job = import_module(f"pipelines.{stage}")
+        if stage not in REMEMBERED or getattr(spec, "plan", False):
+            return job.run(spec)
+        outcome = import_module("pipelines.outcome")
+        with outcome.remembered(spec.out, outcome.fingerprint_of(spec)):
+            return job.run(spec)
 
-    return _ended_well(call, debug, json_log)
+    with stage_named("" if stage == "run" else stage):
+        return _ended_well(call, debug, json_log)
 
 
 def run_call(stage: str, debug: bool, json_log: bool, *arguments: object) -> Any:  # noqa: ANN401

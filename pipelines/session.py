@@ -22,6 +22,8 @@ from pathlib import Path
 
 import ray
 
+from sbert_core.errors import Unsettled
+
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -50,6 +52,15 @@ OBJECT_STORE_BYTES = 512 * 2**20
 CONNECT_SECONDS = 10.0
 _held: list[str | None] = []  # the address of the session this process is in
 _shared: list[tuple[contextlib.ExitStack, Path]] = []  # what keeps it beyond the job that began it
+
+
+def is_connected() -> bool:
+    return bool(_held)
+
+
+def is_embedded() -> bool:
+    """Does the session run on a Ray of its own, which no node can join?"""
+    return _held == [None]
 
 
 def num_cores() -> int:
@@ -155,7 +166,7 @@ def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
             _knock(address)
             ray.init(address=address, logging_level=logging.ERROR)
         except OSError as error:
-            raise ValueError(
+            raise Unsettled(
                 f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "
                 "cluster's token, or leave them out for an embedded Ray"
             ) from error

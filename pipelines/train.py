@@ -33,11 +33,13 @@ from pipelines.artifacts import Artifact, PartialWork, library_versions
 from pipelines.labelled import scored_rows
 from pipelines.models import local_model
 from pipelines.progress import polled, progress
+from pipelines.room import wait_for_room
 from pipelines.session import job_session, num_cores
 from pipelines.specs import TrainSpec
 from sbert_core.digest import digest, folder_digest
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.head import Normalize
+from sbert_core.errors import Unsettled
 from sbert_core.report.chart import Series, line_chart
 from sbert_core.storage import storage_at
 from sbert_core.training.card import model_card
@@ -226,6 +228,7 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
     job = replace(job, threads=threads, recipe=recipe)
     order = job.order(num_workers)
     resources = {"CPU": float(threads)} | ({"GPU": gpus} if gpus else {})
+    wait_for_room(resources, num_workers)
     _check_room(resources, num_workers)
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     trainer = TorchTrainer(
@@ -272,7 +275,7 @@ def _check_room(resources: dict[str, float], num_workers: int) -> None:
     room = sum(min(int(node.get(k, 0) / v) for k, v in resources.items()) for node in nodes)
     if room < num_workers:
         wanted = " and ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
-        raise ValueError(
+        raise Unsettled(
             f"{num_workers} workers of {wanted} each do not fit, {room} do; use fewer --workers "
             "or smaller ones (--cpus-per-worker, --gpus-per-worker)"
         )

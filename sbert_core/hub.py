@@ -10,6 +10,8 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 
+from sbert_core.errors import Unsettled
+
 HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 HUB_FILES_UNUSED = ["onnx/*", "openvino/*"]
@@ -37,7 +39,7 @@ def local_folder(path_or_hub_id: str | Path) -> Path:
         )
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(
+        raise Unsettled(
             f"model {str(path_or_hub_id)!r} is no folder here and the hub did not give it "
             f"({reason}); check the name and the network, or download it and give its folder"
         ) from error

@@ -113,6 +113,8 @@ class UnitEmbedder:
                     "unit": unit.number,
                     **account,
                     "model_seconds": seconds,
+                    "num_bad": len(rows.texts) - len(claims) + len(documents.reasons),
+                    "num_deaths": deaths.number,
                     "start": start,
                     "private_bytes": peak_private_bytes(),
                 }

@@ -7,6 +7,8 @@ Out: their counts. Everything else is in files.
 import contextlib
 import logging
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from ray.data import ActorPoolStrategy, DataContext
 
 from pipelines.embedding.pinned import PinnedModel
 from pipelines.embedding.planning import Plan
+from pipelines.metrics import observe
 from pipelines.progress import Speeds, polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
-from pipelines.session import job_session
+from pipelines.room import wait_for_room
+from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.reading import Reading
@@ -31,10 +35,13 @@ from workers.filler import fill_unit
 from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
 from workers.units import UnitJob
 
+log = logging.getLogger(__name__)
+
 SCAN_ROWS = 1_000_000
 # Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
 # gives up. An actor that dies before its first unit is counted here.
 MAX_START_DEATHS = 5
+IN_FLIGHT = 2  # units of an actor: one has the model, the other reads or writes
 NO_PROGRESS_SECONDS = 4 * 3600
 
 
@@ -153,6 +160,7 @@ class Fleet(contextlib.ExitStack):
         """
         self._connect()
         num_gpus = self._gpus_per_actor()
+        wait_for_room({"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)})
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         results = []
         with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
@@ -161,18 +169,53 @@ class Fleet(contextlib.ExitStack):
                     UnitEmbedder,
                     batch_size=1,
                     batch_format="pyarrow",
-                    compute=ActorPoolStrategy(
-                        size=self.num_actors,
-                        max_tasks_in_flight_per_actor=2,
-                        max_concurrent_calls_per_actor=2,
-                        enable_true_multi_threading=True,
-                    ),
+                    compute=self._pool(len(units)),
                     fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
                     num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
                     **({"num_gpus": num_gpus} if num_gpus else {}),
                 )
-                results = _rows(dataset)
+                results = self._watched(dataset, len(units))
         return results
+
+    def _pool(self, num_units: int) -> ActorPoolStrategy:
+        """As many actors as were asked for; else as many as fit now and, on a cluster, later."""
+        is_fixed = self.spec.actors is not None or is_embedded()
+        most = self.num_actors if is_fixed else max(self.num_actors, num_units)
+        return ActorPoolStrategy(
+            min_size=self.num_actors if is_fixed else 1,
+            max_size=most,
+            initial_size=self.num_actors,
+            max_tasks_in_flight_per_actor=IN_FLIGHT,
+            max_concurrent_calls_per_actor=2,
+            enable_true_multi_threading=True,
+        )
+
+    def _watched(self, dataset: Any, num_units: int) -> list[dict[str, Any]]:  # noqa: ANN401
+        """What became of all units, told to whoever watches as they end."""
+        began = time.time()
+        done: list[dict[str, Any]] = []
+        totals = dict.fromkeys(("num_bad", "num_deaths", "model_seconds"), 0.0)
+        for row in _rows(dataset):
+            done.append(row)
+            for name in totals:
+                totals[name] += row[name]
+            if row["num_deaths"]:
+                fields = {"unit": row["unit"], "reason": "worker died"}
+                log.warning(
+                    "unit %d took %d tries", row["unit"], row["num_deaths"] + 1, extra=fields
+                )
+            observe(
+                "embed",
+                units_done=len(done),
+                units_total=num_units,
+                queue_depth=max(0, num_units - len(done) - IN_FLIGHT * self.num_actors),
+                quarantined_rows_total=totals["num_bad"],
+                retries_total=totals["num_deaths"],
+                actor_busy_share=totals["model_seconds"]
+                / max(1e-9, time.time() - began)
+                / self.num_actors,
+            )
+        return done
 
     def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
         """Pass 2 in plain tasks: reading and writing, no model."""
@@ -248,9 +291,7 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     return ray.data.from_items(rows, override_num_blocks=len(rows))
 
 
-def _rows(dataset: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-    rows = []
+def _rows(dataset: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         raise_error_rows(batch)
-        rows += batch.to_pylist()
-    return rows
+        yield from batch.to_pylist()
