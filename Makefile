@@ -86,7 +86,7 @@ bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same 
 	$(BIN)/python tests/bench/killed.py
 
 chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
-	SBERT_CHAOS_KILLS=20 $(BIN)/pytest -s tests/chaos
+	SBERT_CHAOS_KILLS=20 SBERT_CHAOS_ROUNDS=4 $(BIN)/pytest -s tests/chaos
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
 	@rm -rf dist build/wheel-check

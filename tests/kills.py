@@ -51,37 +51,38 @@ class Job:
             time.sleep(0.02)
         return found
 
-    def kill(self) -> None:
+    def kill(self, *, wait: bool = True) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=30)
+        if wait:
+            self.process.wait(timeout=30)
 
     def victims(self, kind: str) -> list[int]:
         """Processes of the given kind below the driver."""
         assert self.process is not None
-        parents = {}
-        names = {}
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    stat = (folder / "stat").read_text()
-                    title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                except OSError:
-                    continue
-                parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-                names[int(folder.name)] = title
-        return [
-            pid
-            for pid, title in names.items()
-            if any(word in title for word in VICTIMS[kind])
-            and _descends(pid, self.process.pid, parents)
-        ]
+        below = descendants([self.process.pid])
+        return [pid for pid, title in below.items() if any(word in title for word in VICTIMS[kind])]
 
 
-def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid != ancestor:
+def descendants(ancestors: list[int]) -> dict[int, str]:
+    """Titles of all processes below some, by id."""
+    parents, titles = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+                title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+            titles[int(folder.name)] = title
+    return {pid: title for pid, title in titles.items() if _descends(pid, ancestors, parents)}
+
+
+def _descends(pid: int, ancestors: list[int], parents: dict[int, int]) -> bool:
+    while pid in parents and parents[pid] not in ancestors:
         pid = parents[pid]
-    return pid == ancestor
+    return pid in parents
 
 
 def kill_one(job: Job, kind: str, rng: random.Random, seconds: float) -> bool:

@@ -1,0 +1,119 @@
+"""Whatever of a cluster is killed, every stage ends as if nothing had been.
+
+`make test` strikes each stage once, `make chaos` every kind of victim of every stage several times
+and prints what each kind of death costs.
+"""
+
+import hashlib
+import os
+import random
+import statistics
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from embedding import published_bytes, rows_of, sentences, write_corpus
+from nodes import Nodes, Stage, calm, struck
+from synthetic import topical_vectors, write_vectors
+
+from pipelines import prepare as prepare_job
+from pipelines.specs import PrepareSpec
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(7200)]
+SEED = int(os.environ.get("SBERT_CHAOS_SEED", "7"))
+ROUNDS = int(os.environ.get("SBERT_CHAOS_ROUNDS", "0"))  # kills of each kind; 0: one a stage
+KINDS = ("driver", "worker", "node")
+# Clusters are decided in the driver alone: there is no worker to kill.
+ALONE = ("cluster",)
+FIRST = {
+    "embed": "node",
+    "index": "worker",
+    "pairs": "node",
+    "cluster": "driver",
+    "train": "worker",
+}
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    found = Nodes()
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture(scope="module")
+def stage(nodes, minilm_folder, bert_folder, tmp_path_factory, ray_address):
+    """A stage by name, run once in peace."""
+    folder = tmp_path_factory.mktemp("chaos")
+    there = ["--address", nodes.address]
+    corpus = write_corpus(folder / "in", {"a.parquet": rows_of(sentences(1600, longest=80))})
+    vectors = str(write_vectors(folder / "v", topical_vectors(24_000, 64)))
+    shards = str(scored_shards(folder, ray_address))
+    encode = ["--model", str(minilm_folder), "--unit-rows", "128", "--actors", "2"]
+    learn = ["--objective", "cosine", "--epochs", "12", "--batch-size", "4", "--workers", "2"]
+    learn += ["--cpus-per-worker", "1", "--checkpoint-steps", "20", "--base", str(bert_folder)]
+    words = {
+        "embed": ["embed", str(corpus), *encode, *there],
+        "index": ["index", vectors, "--shards", "6", *there],
+        "pairs": ["pairs", vectors, "--threshold", "0.6", *there],
+        "cluster": ["cluster", str(folder / "pairs-calm")],
+        "train": ["train", shards, *learn, *there],
+    }
+
+    @cache
+    def found(name: str) -> Stage:
+        if name == "cluster":
+            found("pairs")
+        result = weights if name == "train" else published_bytes
+        return calm(name, lambda out: [*words[name], "--out", str(out)], result, folder)
+
+    return found
+
+
+def scored_shards(folder: Path, address: str) -> Path:
+    texts = sentences(400, longest=30)
+    scores = [n % 5 / 4 for n in range(200)]
+    table = pa.table({"text_a": texts[:200], "text_b": texts[200:], "score": scores})
+    pq.write_table(table, folder / "scored.parquet")
+    place = {"files": (str(folder / "scored.parquet"),), "out": str(folder / "shards")}
+    prepare_job.run(PrepareSpec(**place, format="scored", address=address))
+    return folder / "shards"
+
+
+def weights(out: Path) -> dict[str, str]:
+    return {"weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()}
+
+
+@pytest.fixture(scope="module")
+def costs():
+    """Seconds lost by stage and victim, printed at the end."""
+    found: dict[tuple[str, str], list[float]] = {}
+    yield found
+    total = sum(len(seconds) for seconds in found.values())
+    lines = [
+        f"seed {SEED}: {total} kills, 0 losses",
+        "| stage | killed | times | median s | most s |",
+    ]
+    lines.append("|---|---|---:|---:|---:|")
+    for (stage, kind), seconds in found.items():
+        cells = (stage, kind, len(seconds), statistics.median(seconds), max(seconds))
+        lines.append("| {} | {} | {} | {:.1f} | {:.1f} |".format(*cells))
+    print("\n" + "\n".join(lines))  # noqa: T201 - shown by `make chaos`
+
+
+@pytest.mark.parametrize("name", ["embed", "index", "pairs", "cluster", "train"])
+def test_a_death_changes_nothing(name, nodes, stage, costs, tmp_path):
+    rng = random.Random(f"{SEED} {name}")
+    kinds = ["driver"] if name in ALONE else list(KINDS)
+    pending = kinds * ROUNDS if ROUNDS else [FIRST.get(name, "driver")]
+    for number, kind in enumerate(pending):
+        for attempt in range(5):
+            out = tmp_path / f"out-{number}-{attempt}"
+            cost = struck(stage(name), kind, nodes, rng, out)
+            if cost is not None:
+                costs.setdefault((name, kind), []).append(cost)
+                break
+        else:
+            pytest.fail(f"nothing to kill: {name} was over too soon, five times")
