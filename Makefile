@@ -8,7 +8,7 @@ PEERS := .venv-peers
 TEXTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check chaos wheel clean peers browser
+.PHONY: help install demo test check chaos soak wheel clean peers browser
 .PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
 
 help:  ## list the targets
@@ -87,6 +87,9 @@ bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same 
 
 chaos: $(STAMP)  ## twenty kills at random moments; every rerun must end with the same bytes
 	SBERT_CHAOS_KILLS=20 SBERT_CHAOS_ROUNDS=4 $(BIN)/pytest -s tests/chaos
+
+soak: $(STAMP)  ## half an hour of embed in a loop: nothing may grow
+	$(BIN)/python tests/chaos/soak.py $(if $(SECONDS),--seconds $(SECONDS))
 
 wheel: $(STAMP)  ## build the wheel, install it in a clean environment, run it from there
 	@rm -rf dist build/wheel-check
