@@ -20,4 +20,6 @@ STAGES = (
     "path",
     "export",
     "demo",
+    "submit",
+    "doctor",
 )

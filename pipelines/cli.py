@@ -1,6 +1,8 @@
 """Words -> specs, reports -> words: every command and its options."""
 
+import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -8,7 +10,7 @@ import click
 
 from pipelines import STAGES
 from pipelines.options import band_of, number_or_auto, numbers_of, range_of, unescaped, words_of
-from pipelines.running import run_call, run_job
+from pipelines.running import EXIT_BAD_INPUT, run_call, run_job
 from pipelines.words import (
     apply_text,
     cluster_text,
@@ -24,6 +26,7 @@ from pipelines.words import (
     run_text,
     search_json,
     search_text,
+    submit_text,
     threshold_text,
     train_text,
 )
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pipelines.cluster import ClusterReport
     from pipelines.dedup import DedupReport
     from pipelines.demo import DemoReport
+    from pipelines.doctor import DoctorReport
     from pipelines.evaluate import EvaluateReport
     from pipelines.index import IndexReport
     from pipelines.mine import MineReport
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from pipelines.report import ReportReport
     from pipelines.run import RunReport
     from pipelines.search import SearchReport
+    from pipelines.submit import Submitted
     from pipelines.threshold import ThresholdReport
     from pipelines.train import TrainReport
 
@@ -65,10 +70,35 @@ def main() -> None:
 
 def job(command: Callable[..., None]) -> Callable[..., None]:
     """The options of every job on Ray."""
-    place = click.option(
-        "--address", envvar="RAY_ADDRESS", help="Ray cluster; embedded by default."
+
+    @wraps(command)
+    def patient(max_wait: float, when_busy: str, **options: object) -> None:
+        from pipelines.patience import patience
+
+        with patience(max_wait, waits_for_others=when_busy == "wait"):
+            command(**options)
+
+    options = (
+        click.option("--address", envvar="RAY_ADDRESS", help="Ray cluster; embedded by default."),
+        click.option(
+            "--max-wait",
+            type=click.FloatRange(min=0),
+            default=600.0,
+            show_default=True,
+            help="Seconds to wait for room on a cluster, or for another run.",
+        ),
+        click.option(
+            "--when-busy",
+            type=click.Choice(["exit", "wait"]),
+            default="exit",
+            show_default=True,
+            help="If another run holds the output: exit with code 5, or wait for its end.",
+        ),
     )
-    return place(local_job(command))
+    decorated = local_job(patient)
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
 
 
 def local_job(command: Callable[..., None]) -> Callable[..., None]:
@@ -483,3 +513,44 @@ def demo(debug: bool, json_log: bool, **options: object) -> None:
     """The whole flow on the docstrings of this machine's Python: train, embed, search, clean."""
     report: DemoReport = run_job("demo", "DemoSpec", debug, json_log, **options)
     click.echo(demo_text(report))
+
+
+@main.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, metavar="[-- OPTIONS OF RUN]")
+@click.option(
+    "--address",
+    envvar="RAY_API_SERVER_ADDRESS",
+    required=True,
+    help="URL of the cluster's dashboard: http://head:8265.",
+)
+@click.option("--set", "settings", multiple=True, help="STAGE.OPTION=VALUE, above the job file.")
+@click.option("--env", multiple=True, help="NAME=VALUE for the job, or NAME for its value here.")
+@click.option("--job-id", help="Ray's name for the job; if it is there already, it is followed.")
+@click.option("--no-wait", is_flag=True, help="Submit, and do not follow.")
+@local_job
+def submit(
+    debug: bool, json_log: bool, no_wait: bool, words: tuple[str, ...], **options: object
+) -> None:
+    """Run a job file on a cluster through Ray Jobs: its log here, its exit code ours."""
+    run.make_context("run", [str(options["job"]), *words])  # a wrong word ends here, not there
+    flags = ("--debug",) * debug + ("--json-log",) * json_log
+    options |= {"wait": not no_wait, "words": (*flags, *words)}
+    report: Submitted = run_job("submit", "SubmitSpec", debug, json_log, **options)
+    click.echo(submit_text(report), err=bool(report.exit_code))
+    sys.exit(report.exit_code or 0)
+
+
+@main.command()
+@click.option("--address", envvar="RAY_ADDRESS", help="Ray cluster; this machine by default.")
+@click.option("--storage", multiple=True, help="Folder or s3:// URI that all nodes should share.")
+@click.option("--gpu", is_flag=True, help="Also measure a GPU (five minutes), and write a report.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@local_job
+def doctor(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
+    """Check versions, GPUs, storage, clocks, room and locks of every node; say what to do."""
+    from pipelines.checking.table import doctor_json, doctor_text
+
+    report: DoctorReport = run_job("doctor", "DoctorSpec", debug, json_log, **options)
+    click.echo(doctor_json(report) if as_json else doctor_text(report))
+    sys.exit(EXIT_BAD_INPUT if report.num_failed else 0)

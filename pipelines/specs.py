@@ -1,7 +1,7 @@
 """Frozen description of each job, checked when it is made."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 MAX_UNIT_ROWS = 65_536
@@ -440,3 +440,39 @@ class DedupSpec:
                 raise ValueError(f"threshold {self.threshold!r}; give a cosine or auto") from None
             if not -1 <= value <= 1:
                 raise ValueError(f"threshold is {value:g}; a cosine lies between -1 and 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubmitSpec:
+    """What `sbert submit` does. words: more options of `sbert run`.
+
+    env: NAME=VALUE, or NAME for its value here; kept out of what is printed of a spec.
+    """
+
+    job: Path
+    address: str
+    settings: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
+    job_id: str | None = None
+    wait: bool = True
+
+    def __post_init__(self) -> None:
+        if not re.match(r"https?://[^/]", self.address):
+            raise ValueError(
+                f"address {self.address!r} is no URL of a dashboard; give one as http://head:8265"
+            )
+        for word in self.env:
+            if not re.fullmatch(r"[A-Za-z_]\w*", name := word.partition("=")[0]):
+                raise ValueError(f"--env {name}: no name of a variable; give NAME=VALUE or NAME")
+        if self.job_id is not None and not re.fullmatch(r"[\w.-]{1,128}", self.job_id):
+            raise ValueError(f"job_id {self.job_id!r}; use letters, digits, '_', '.' and '-'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoctorSpec:
+    """What `sbert doctor` looks at. storage: places that all nodes should share."""
+
+    storage: tuple[str, ...] = ()
+    gpu: bool = False
+    address: str | None = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pipelines.prepare import PrepareReport
     from pipelines.run import RunReport
     from pipelines.search import SearchReport
+    from pipelines.submit import Submitted
     from pipelines.threshold import Level, ThresholdReport
     from pipelines.train import TrainReport
 
@@ -303,3 +304,10 @@ def demo_text(report: "DemoReport") -> str:
         f"next: edit {report.job} and run: sbert run {report.job}",
     ]
     return "\n".join(lines)
+
+
+def submit_text(report: "Submitted") -> str:
+    if report.exit_code is None:
+        lines = [f"{word}: {command}" for word, command in report.commands.items()]
+        return "\n".join([f"submitted -> {report.job_id}", *lines])
+    return f"{report.job_id}: {report.reason or 'done'}"

@@ -1,0 +1,38 @@
+"""A doctor's report -> a table to read, or JSON."""
+
+import json
+from dataclasses import asdict
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.checking.judging import Verdict
+
+if TYPE_CHECKING:
+    from pipelines.doctor import DoctorReport
+
+PLAIN_WIDTH = 120  # where nobody says how wide a line may be
+COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+
+
+def doctor_text(report: "DoctorReport") -> str:
+    terminal = Console()
+    width = terminal.width if terminal.is_terminal else PLAIN_WIDTH
+    table = Table("check", "found", "verdict", "remedy", box=None, pad_edge=False)
+    for row in report.checks:
+        colour = COLOURS[row.verdict]
+        table.add_row(row.check, row.found, f"[{colour}]{row.verdict}[/]", row.remedy)
+    page = StringIO()
+    console = Console(file=page, width=width, force_terminal=terminal.is_terminal)
+    console.print(table, markup=True)
+    lines = [line.rstrip() for line in page.getvalue().splitlines()]
+    lines.append(f"{report.num_failed} failed, {report.num_warned} warnings")
+    if report.gpu_file is not None:
+        lines.append(f"GPU report -> {report.gpu_file}")
+    return "\n".join(lines)
+
+
+def doctor_json(report: "DoctorReport") -> str:
+    return json.dumps(asdict(report), indent=1, ensure_ascii=False)
