@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from pipelines.patience import current_patience
 from sbert_core.errors import Unsettled
-from sbert_core.storage import BusyError, Storage, storage_at
+from sbert_core.storage import BusyError, Storage, StoreError, storage_at
 from sbert_core.vectors.pieces import Piece
 
 log = logging.getLogger(__name__)
@@ -235,6 +235,8 @@ class Writer:
         with ExitStack() as stack:
             try:
                 _enter_when_free(stack, storage)
+            except StoreError:
+                raise
             except OSError as error:
                 reason = error.strerror or error
                 raise Unsettled(f"out {place} cannot be written: {reason}") from error

@@ -29,7 +29,7 @@ def remembered(place: str, fingerprint: str) -> Iterator[None]:
     """Raise what this job ended with before, or note what it ends with now."""
     storage = storage_at(place)
     known = _known(storage)
-    if known.get("fingerprint") == fingerprint:
+    if known is not None and known.get("fingerprint") == fingerprint:
         kind = GateFailed if known["code"] == 4 else ValueError
         raise kind(
             f"{known['message']} (as before, {known['time']}: nothing was tried, since neither the "
@@ -45,13 +45,13 @@ def remembered(place: str, fingerprint: str) -> Iterator[None]:
     except ValueError as error:
         _note(storage, fingerprint, 2, error)
         raise
-    if known:
+    if known is not None:
         storage.delete([OUTCOME])
 
 
-def _known(storage: Storage) -> dict[str, Any]:
+def _known(storage: Storage) -> dict[str, Any] | None:
     if storage.stat(OUTCOME) is None:
-        return {}
+        return None
     try:
         return json.loads(storage.read(OUTCOME))
     except ValueError:  # torn by a crash: as if there were none

@@ -51,8 +51,11 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
         return call()
     except (ValueError, FileNotFoundError, PermissionError) as error:
         _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
+    except OSError as error:  # a full disk, a store that is down: later it may work
+        words = error.strerror or str(error)
+        _fail(f"error: {words}; the same command goes on from what is saved", EXIT_PARTIAL, debug)
     except KeyboardInterrupt:
-        _fail("stopped before anything new was saved", EXIT_PARTIAL, debug)
+        _fail("stopped; the same command goes on from what is saved", EXIT_PARTIAL, debug)
     except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
         reason = str(error).strip().splitlines()
         name = type(error).__name__

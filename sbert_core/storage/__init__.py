@@ -12,9 +12,17 @@ from pathlib import Path
 
 from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage
 from sbert_core.storage.local import LocalStorage
-from sbert_core.storage.objects import ObjectStorage
+from sbert_core.storage.objects import ObjectStorage, StoreError
 
-__all__ = ["BusyError", "ConflictError", "LocalStorage", "Stat", "Storage", "storage_at"]
+__all__ = [
+    "BusyError",
+    "ConflictError",
+    "LocalStorage",
+    "Stat",
+    "Storage",
+    "StoreError",
+    "storage_at",
+]
 
 
 def storage_at(place: str | Path) -> Storage:

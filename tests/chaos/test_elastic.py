@@ -1,0 +1,162 @@
+"""A cluster that changes under a job: nodes join, are drained, are slow, or run out of memory."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from embedding import published_bytes, rows_of, sentences, write_corpus
+from kills import Job, descendants
+from nodes import Nodes, raylet_of
+from synthetic import topical_vectors, write_vectors
+
+from pipelines.patience import patience
+from pipelines.room import num_fitting, wait_for_room
+from pipelines.session import job_session
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+RAY = Path(sys.executable).parent / "ray"
+# The slow node has a fifth of the speed of the other.
+RUN_SECONDS, STOP_SECONDS = 0.1, 0.4
+
+
+@pytest.fixture
+def nodes():
+    found = Nodes(1)
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("elastic")
+    return write_corpus(folder, {"a.parquet": rows_of(sentences(2400, longest=80))})
+
+
+def job_of(corpus, out, model, nodes, *words) -> Job:
+    words = ["embed", str(corpus), "--out", str(out), "--model", str(model), *words]
+    words += ["--unit-rows", "64", "--cpus-per-actor", "1", "--address", nodes.address]
+    return Job(words, out.with_suffix(".log"))
+
+
+def commits(out) -> int:
+    return len(list(out.glob("_work/*/commits/*")))
+
+
+def actors_of(node) -> list[int]:
+    below = descendants([raylet_of(node)])
+    return [pid for pid, title in below.items() if "UnitEmbedder" in title]
+
+
+def test_a_node_that_joins_is_used(nodes, corpus, minilm_folder, tmp_path):
+    job = job_of(corpus, tmp_path / "out", minilm_folder, nodes)
+    job.start()
+    job.until(lambda: commits(tmp_path / "out") >= 1)
+    node = nodes.add()
+    job.until(lambda: actors_of(node))
+    assert job.wait() == 0, job.log.read_text()
+
+
+def test_room_that_comes_is_taken(nodes, tmp_path):
+    with job_session(str(tmp_path), nodes.address), patience(60.0):
+        assert num_fitting({"lamp": 1.0}) == 0
+        nodes.add(resources={"lamp": 2})
+        wait_for_room({"lamp": 1.0}, 2)
+        assert num_fitting({"lamp": 1.0}) == 2
+
+
+def test_a_drained_node_is_left(nodes, corpus, minilm_folder, tmp_path):
+    node = nodes.add()
+    job = job_of(corpus, tmp_path / "out", minilm_folder, nodes, "--actors", "2")
+    job.start()
+    job.until(lambda: actors_of(node) and commits(tmp_path / "out") >= 1)
+    words = [RAY, "drain-node", "--address", nodes.address, "--node-id", node.node_id]
+    words += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "a test"]
+    subprocess.run([*words, "--deadline-remaining-seconds", "5"], check=True, timeout=60)
+    assert job.wait() == 0, job.log.read_text()
+    nodes.workers.remove(node)
+    deadline = time.monotonic() + 60
+    while node.node_id in alive(nodes.address):
+        assert time.monotonic() < deadline, "the drained node is still there"
+        time.sleep(1)
+    calm = job_of(corpus, tmp_path / "calm", minilm_folder, nodes)
+    calm.start()
+    assert calm.wait() == 0, calm.log.read_text()
+    assert published_bytes(tmp_path / "out") == published_bytes(tmp_path / "calm")
+
+
+ALIVE = """
+import ray
+ray.init(address={!r}, logging_level=40)
+print(*[node["NodeID"] for node in ray.nodes() if node["Alive"]])
+"""
+
+
+def alive(address: str) -> set[str]:
+    """Nodes of a cluster, asked from outside: this process may belong to another one."""
+    words = [sys.executable, "-c", ALIVE.format(address)]
+    return set(subprocess.run(words, capture_output=True, text=True, timeout=60).stdout.split())
+
+
+def test_a_slow_node_does_not_hold_the_job(nodes, corpus, minilm_folder, tmp_path):
+    """With a slow node beside it, the fast one ends at most a tenth later than alone."""
+    took = {}
+    for name in ("alone", "beside"):
+        slow = nodes.add() if name == "beside" else None
+        job = job_of(
+            corpus, tmp_path / name, minilm_folder, nodes, "--actors", "1" if slow is None else "2"
+        )
+        job.start()
+        job.until(lambda name=name: commits(tmp_path / name) >= 1)
+        stop = threading.Event()
+        thread = threading.Thread(target=slowed, args=(slow, stop))
+        thread.start()
+        began = time.monotonic()
+        try:
+            assert job.wait() == 0, job.log.read_text()
+        finally:
+            stop.set()
+            thread.join()
+        took[name] = time.monotonic() - began
+    print(f"alone {took['alone']:.1f} s, beside a slow node {took['beside']:.1f} s")  # noqa: T201
+    assert took["beside"] < 1.1 * took["alone"] + 5
+
+
+def slowed(node, stop: threading.Event) -> None:
+    """Let the actors of a node run a fifth of the time."""
+    while node is not None and not stop.wait(RUN_SECONDS):
+        held = actors_of(node)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in held:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    continue
+            if number == signal.SIGSTOP:
+                time.sleep(STOP_SECONDS)
+
+
+@pytest.mark.parametrize("stage", ["embed", "pairs"])
+def test_a_lack_of_memory_ends(stage, corpus, minilm_folder, tmp_path, monkeypatch):
+    """Ray's memory monitor kills every worker at once; the job gives up in bounded time."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    nodes = Nodes(1)
+    try:
+        if stage == "embed":
+            job = job_of(corpus, tmp_path / "out", minilm_folder, nodes)
+        else:
+            write_vectors(tmp_path / "v", topical_vectors(24_000, 64))
+            words = ["pairs", str(tmp_path / "v"), "--threshold", "0.6", "--address", nodes.address]
+            job = Job([*words, "--out", str(tmp_path / "out")], tmp_path / "out.log")
+        job.start()
+        assert job.wait(600) in (1, 3), job.log.read_text()
+        last = job.log.read_text().splitlines()[-1]
+        assert "memory" in last, last
+        assert not (tmp_path / "out" / "_manifest.json").exists()
+    finally:
+        nodes.shutdown()

@@ -1,0 +1,142 @@
+"""The store fails under a running job: killed and started again, held up, full; torn files."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+from embedding import embed, published_bytes, rows_of, sentences, write_corpus
+from kills import Job
+from s3 import BUCKET, NO_SERVER, WEED, S3Server
+
+from sbert_core.storage import storage_at
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(WEED is None, reason=NO_SERVER),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = S3Server(tmp_path_factory.mktemp("weed"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        server.start()
+        try:
+            server.wait_until_up()
+            yield server
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults")
+    return write_corpus(folder, {"a.parquet": rows_of(sentences(1500, longest=80))})
+
+
+@pytest.fixture(scope="module")
+def want(corpus, minilm_folder, ray_address, tmp_path_factory):
+    """sha256 of all files of an undisturbed run, on disk."""
+    out = tmp_path_factory.mktemp("calm") / "out"
+    embed(corpus, out, minilm_folder, unit_rows=128, address=ray_address)
+    return published_bytes(out)
+
+
+def published_on(uri: str) -> dict[str, str]:
+    """What an artifact in a store lists, as it lists it; every file is there and whole."""
+    storage = storage_at(uri)
+    manifest = json.loads(storage.read("_manifest.json"))
+    for file in manifest["files"]:
+        stat = storage.stat(file["path"])
+        assert stat is not None and stat.size == file["bytes"]
+    return {file["path"]: file["sha256"] for file in manifest["files"]}
+
+
+def job_to(uri: str, corpus, model, log) -> Job:
+    words = ["embed", str(corpus), "--out", uri, "--model", str(model)]
+    return Job([*words, "--unit-rows", "128", "--actors", "2"], log)
+
+
+def commits(uri: str) -> int:
+    try:
+        return sum("/commits/" in stat.name for stat in storage_at(uri).list("_work"))
+    except Exception:  # noqa: BLE001 - the store is down: that is the test
+        return 0
+
+
+def ended(job: Job) -> int:
+    """Repeat the command while it says that repeating helps."""
+    for _ in range(5):
+        code = job.wait()
+        if code not in (3, 5):
+            return code
+        time.sleep(5)
+        job.start()
+    return job.wait()
+
+
+@pytest.mark.parametrize("fault", ["killed", "held up"])
+def test_a_store_that_fails_for_a_while(fault, server, corpus, minilm_folder, want, tmp_path):
+    uri = f"{BUCKET}/{fault.replace(' ', '-')}"
+    job = job_to(uri, corpus, minilm_folder, tmp_path / "log")
+    job.start()
+    job.until(lambda: commits(uri) >= 2)
+    if fault == "killed":
+        server.kill()
+        time.sleep(4)
+        server.start()
+        server.wait_until_up()
+    else:
+        server.held_up(12)
+    assert ended(job) == 0, job.log.read_text()
+    assert "Traceback" not in job.log.read_text()
+    files = {path: sha for path, sha in want.items() if path.startswith("data/")}
+    assert published_on(uri) == files
+
+
+def test_a_full_store_is_said_and_nothing_is_published(
+    corpus, minilm_folder, tmp_path, monkeypatch
+):
+    (tmp_path / "weed").mkdir()
+    server = S3Server(tmp_path / "weed", volumes=1)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    server.start()
+    try:
+        server.wait_until_up()
+        fill(server)
+        job = job_to(f"{BUCKET}/full", corpus, minilm_folder, tmp_path / "log")
+        job.start()
+        code = job.wait()
+        last = job.log.read_text().splitlines()[-1]
+        assert code in (1, 2, 3) and "Traceback" not in job.log.read_text(), job.log.read_text()
+        assert last.startswith(("error:", "unexpected")), last
+        assert storage_at(f"{BUCKET}/full").stat("_manifest.json") is None
+    finally:
+        server.kill()
+
+
+def fill(server: S3Server) -> None:
+    """Until it takes no more."""
+    storage, block = storage_at(f"{BUCKET}/ballast"), os.urandom(4 * 2**20)
+    deadline = time.monotonic() + 120
+    for number in range(100):
+        failed: list[Exception] = []
+
+        def put(number=number, failed=failed) -> None:
+            try:
+                storage.put(f"{number}", block)
+            except Exception as error:  # noqa: BLE001 - full is what we want
+                failed.append(error)
+
+        thread = threading.Thread(target=put, daemon=True)
+        thread.start()
+        thread.join(timeout=20)
+        if failed or thread.is_alive() or time.monotonic() > deadline:
+            return
+    pytest.fail("the store never filled up")

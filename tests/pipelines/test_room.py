@@ -1,0 +1,62 @@
+"""Waiting: for room on a cluster and for another run, said, and with an end."""
+
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+from embedding import rows_of, sentences, write_corpus
+
+from pipelines.artifacts import PartialWork, Writer
+from pipelines.cli import main
+from pipelines.patience import patience
+from pipelines.room import num_fitting, wait_for_room
+from pipelines.session import job_session
+from sbert_core.storage import BusyError
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.mark.ray
+def test_room_that_never_comes_ends_the_wait(ray_address, tmp_path):
+    with job_session(str(tmp_path), ray_address), patience(1.0):
+        wait_for_room({"CPU": 1.0})
+        began = time.monotonic()
+        with pytest.raises(PartialWork, match=r"2 x 1 GPU wanted, room for 0 after 1 s: .* CPU"):
+            wait_for_room({"GPU": 1.0}, 2)
+        assert time.monotonic() - began < 5
+        assert num_fitting({"CPU": 1000.0}) == 0
+
+
+@pytest.mark.ray
+def test_a_job_without_room_says_what_is_missing(ray_address, bert_folder, tmp_path):
+    corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of(sentences(20))})
+    words = ["embed", str(corpus), "--out", str(tmp_path / "out"), "--model", str(bert_folder)]
+    words += ["--gpus-per-actor", "1", "--max-wait", "1", "--address", ray_address]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 3, done.output
+    assert "1 x 1 GPU wanted, room for 0" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out/_manifest.json").exists()
+    assert CliRunner().invoke(main, [w if w != "1" else "0" for w in words]).exit_code == 0
+
+
+def test_a_second_run_exits_or_waits(tmp_path):
+    out, is_held, order = tmp_path / "out", threading.Event(), []
+
+    def first() -> None:
+        with Writer.claim(out):
+            is_held.set()
+            time.sleep(3)
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    is_held.wait()
+    with pytest.raises(BusyError), Writer.claim(out):
+        pass
+    with patience(0.0, waits_for_others=True), pytest.raises(BusyError), Writer.claim(out):
+        pass
+    with patience(30.0, waits_for_others=True), Writer.claim(out):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]

