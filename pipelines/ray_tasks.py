@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
+from pipelines.artifacts import PartialWork
 from pipelines.metrics import observe
 from pipelines.room import wait_for_room
 
@@ -55,6 +56,12 @@ def own_error() -> Iterator[None]:
     """An error of our own code in a worker, raised here without Ray's wrapping."""
     try:
         yield
+    except OutOfMemoryError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise PartialWork(
+            f"workers were killed again and again for lack of memory ({reason}); use nodes with "
+            "more of it, or fewer CPUs on each, and repeat the command"
+        ) from None
     except RayTaskError as error:
         if isinstance(error.cause, RayError):
             raise

@@ -284,6 +284,9 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     context.memory_usage_poll_interval_s = None
     context.execution_no_progress_timeout_s = NO_PROGRESS_SECONDS
     context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
+    # A pool that may grow does when all actors have what they can hold; by itself Ray Data waits
+    # for more than IN_FLIGHT allows.
+    context.autoscaling_config.actor_pool_util_upscaling_threshold = 1.0
     rows = [
         {"number": u.number, "path": u.path, "first_row": u.first_row, "num_rows": u.num_rows}
         for u in units

@@ -75,7 +75,12 @@ def full(plain, self, name, data):
         raise OSError(28, "No space left on device")
     return plain(self, name, data)
 
+def hungry(plain, self, texts, **options):
+    waste = [bytearray(b"x" * 2**26) for _ in range(96)]
+    return plain(self, texts, **options)
+
 PLANS = {
+    "hungry": ("sbert_core.encoder.model", "Encoder", "encode_report", hungry),
     "deadly": ("sbert_core.encoder.model", "Encoder", "encode_report", deadly),
     "full": ("sbert_core.storage", "LocalStorage", "put", full),
 }

@@ -140,3 +140,30 @@ def fill(server: S3Server) -> None:
         if failed or thread.is_alive() or time.monotonic() > deadline:
             return
     pytest.fail("the store never filled up")
+
+
+def test_torn_files_of_a_killed_run_count_for_nothing(
+    corpus, minilm_folder, ray_address, want, tmp_path
+):
+    """Halves of files under temporary and under final names; what has a commit is left alone."""
+    out = tmp_path / "out"
+    job = job_to(str(out), corpus, minilm_folder, tmp_path / "log")
+    job.start()
+    job.until(lambda: len(list(out.glob("_work/*/commits/*"))) >= 3)
+    job.kill()
+    [work] = [path for path in (out / "_work").iterdir() if (path / "commits").is_dir()]
+    done = [path.read_text() for path in (work / "commits").iterdir()]
+    listed = [path for path in out.glob("data/*/*") if any(path.name in text for text in done)]
+    assert len(listed) >= 3
+    torn = [path for path in out.glob("data/*/*") if path not in listed]
+    for path in torn:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (out / "_work/tmp").mkdir(exist_ok=True)
+    (out / "_work/tmp/1-00000000").write_bytes(b"PAR1 and no more")
+    stray = listed[0].with_name("part-999999-0000000000000000.parquet")
+    stray.write_bytes(listed[0].read_bytes()[:100])
+    before = {path: path.stat().st_mtime_ns for path in listed}
+    embed(corpus, out, minilm_folder, unit_rows=128, address=ray_address)
+    assert published_bytes(out) == want
+    assert {path: path.stat().st_mtime_ns for path in listed} == before
+    assert not stray.exists() and not (out / "_work").exists()
