@@ -525,7 +525,11 @@ def demo(debug: bool, json_log: bool, **options: object) -> None:
     help="URL of the cluster's dashboard: http://head:8265.",
 )
 @click.option("--set", "settings", multiple=True, help="STAGE.OPTION=VALUE, above the job file.")
-@click.option("--env", multiple=True, help="NAME=VALUE for the job, or NAME for its value here.")
+@click.option(
+    "--env",
+    multiple=True,
+    help="NAME=VALUE for the job, or NAME for its value here. Ray logs it on its nodes.",
+)
 @click.option("--job-id", help="Ray's name for the job; if it is there already, it is followed.")
 @click.option("--no-wait", is_flag=True, help="Submit, and do not follow.")
 @local_job

@@ -8,7 +8,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,12 +42,16 @@ def run(spec: DoctorSpec) -> DoctorReport:
         # Loads torch, which nothing else here needs.
         gpu = import_module("pipelines.checking.gpu").measured_gpu() if spec.gpu else None
         checks = tuple(judged(examined(spec.storage)))
-    if gpu is None:
-        return DoctorReport(checks=checks)
-    path = Path(f"sbert-gpu-{time.strftime('%Y%m%d-%H%M%S')}.json").absolute()
+    path = None if gpu is None else str(written(Path.cwd(), gpu, checks))
+    return DoctorReport(checks=checks, gpu=gpu, gpu_file=path)
+
+
+def written(folder: Path, gpu: dict[str, Any], checks: Sequence[Check]) -> Path:
+    """A new file with what was measured, and on what."""
+    path = folder / f"sbert-gpu-{time.strftime('%Y%m%d-%H%M%S')}.json"
     facts = {"gpu": gpu, "checks": [asdict(check) for check in checks]}
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return DoctorReport(checks=checks, gpu=gpu, gpu_file=str(path))
+    return path
 
 
 @contextlib.contextmanager

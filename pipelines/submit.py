@@ -94,7 +94,7 @@ def run(spec: SubmitSpec) -> Submitted:
             for word, command in commands.items():
                 log.info("%s: %s", word, command)
             code, reason = exit_code_of(_followed(jobs, job_id))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BrokenPipeError):  # or nobody reads the log any more
             raise PartialWork(
                 f"{job_id} goes on by itself; the same command with --job-id {job_id} follows it "
                 f"again, this one stops it: {commands['stop']}"
@@ -235,7 +235,8 @@ def _is_submitted(jobs: RayJobs, request: Request) -> bool:
                     return False
                 if NOT_READY not in str(error) or time.monotonic() > deadline:
                     raise ValueError(
-                        f"the cluster does not take the job: {_last_line(str(error))}"
+                        f"the cluster does not take the job: {_last_line(str(error))} (the head's "
+                        "dashboard_agent.log may say why)"
                     ) from error
             log.info("the cluster is not ready for jobs yet")
             time.sleep(POLL_SECONDS)
@@ -252,6 +253,8 @@ def _followed(jobs: RayJobs, job_id: str) -> Any:  # noqa: ANN401
             if details.status.is_terminal():
                 return details
             lost_since = None
+        except BrokenPipeError:
+            raise
         except (OSError, RuntimeError, aiohttp.ClientError) as error:
             lost_since = lost_since or time.monotonic()
             if time.monotonic() - lost_since > LOST_SECONDS:

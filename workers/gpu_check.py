@@ -44,23 +44,35 @@ class TimedEncoder(Encoder):
         return vectors
 
 
-def gpu_report(model: Mapping[str, bytes], texts: Sequence[str]) -> dict[str, Any]:
+def gpu_report(
+    model: Mapping[str, bytes],
+    texts: Sequence[str],
+    device: str = "cuda",
+    precisions: Sequence[Precision] = (Precision.FLOAT32, Precision.BFLOAT16),
+    seconds: float = SPEED_SECONDS,
+) -> dict[str, Any]:
     """As a task that holds a GPU. model: its files by relative name."""
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         for name, data in model.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        device = torch.cuda.get_device_properties(0)
         return {
-            "device": device.name,
-            "memory_bytes": device.total_memory,
-            "capability": f"{device.major}.{device.minor}",
-            "cuda": torch.version.cuda,
+            **(_gpu_facts() if device == "cuda" else {"device": device}),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-            **measured(Path(folder), texts, "cuda", (Precision.FLOAT32, Precision.BFLOAT16)),
+            **measured(Path(folder), texts, device, precisions, seconds),
         }
+
+
+def _gpu_facts() -> dict[str, Any]:
+    gpu = torch.cuda.get_device_properties(0)
+    return {
+        "device": gpu.name,
+        "memory_bytes": gpu.total_memory,
+        "capability": f"{gpu.major}.{gpu.minor}",
+        "cuda": torch.version.cuda,
+    }
 
 
 def measured(
@@ -68,7 +80,7 @@ def measured(
     texts: Sequence[str],
     device: str,
     precisions: Sequence[Precision],
-    seconds: float = SPEED_SECONDS,
+    seconds: float,
 ) -> dict[str, Any]:
     """Deviation from the CPU, speed and use of the device, by precision."""
     few = list(texts[:COMPARED_TEXTS])

@@ -24,7 +24,7 @@ def measured_gpu() -> dict[str, Any]:
     texts = [own.text for own in docstrings(library_folders(), NUM_TEXTS)]
     log.info("measuring a GPU with %d texts, at most %.0f s", len(texts), GPU_SECONDS)
     task: Any = ray.remote(num_gpus=1, num_cpus=0, max_retries=0)(gpu_report)
-    reference = task.remote(_files(demo_model()), texts)
+    reference = task.remote(files_of(demo_model()), texts)
     try:
         with own_error():
             return ray.get(reference, timeout=GPU_SECONDS)
@@ -35,7 +35,7 @@ def measured_gpu() -> dict[str, Any]:
         ) from None
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files_of(folder: Path) -> dict[str, bytes]:
     """The model itself travels: nodes need not have it, or not in the same place."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()

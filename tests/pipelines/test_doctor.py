@@ -18,6 +18,7 @@ from transformers import AutoModel
 from pipelines import doctor
 from pipelines.checking.asking import said
 from pipelines.checking.examining import examined
+from pipelines.checking.gpu import files_of
 from pipelines.checking.judging import (
     Findings,
     NodeFindings,
@@ -30,7 +31,7 @@ from pipelines.doctor import DoctorReport
 from pipelines.session import ray_session
 from pipelines.specs import DoctorSpec
 from sbert_core.encoder import Encoder, Precision
-from workers.gpu_check import flops_per_token, largest_deviation, measured
+from workers.gpu_check import flops_per_token, gpu_report, largest_deviation
 from workers.node_check import Clock, NodeFacts, Room
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -202,15 +203,19 @@ def test_error_of_many_lines_is_said_in_its_first():
 # -- measuring -------------------------------------------------------------------------------------
 
 
-def test_measured_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, texts):
-    found = measured(bert_folder, texts, "cpu", (Precision.FLOAT32,), seconds=0.3)
+def test_report_measured_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, texts, tmp_path):
+    found = gpu_report(files_of(bert_folder), texts, "cpu", (Precision.FLOAT32,), seconds=0.3)
     own = found["float32"]
     assert own["compared_texts"] == len(texts)
     assert 0 <= own["largest_cosine_deviation"] < 1e-6
     assert own["tokens_per_second"] > 100
-    assert 0 < own["share_of_peak"] < 1
+    assert own["share_of_peak"] > 0
     assert own["share_of_time_in_batches"] > 0
     assert own["utilization"] is None
+    checks = judged(Findings(driver=WELL, nodes=(node(),)))
+    sent = json.loads(doctor.written(tmp_path, found, checks).read_text())
+    assert sent["gpu"] == found
+    assert [row["check"] for row in sent["checks"]] == [row.check for row in checks]
 
 
 def test_largest_deviation_is_that_of_the_worst_vector():

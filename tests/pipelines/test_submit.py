@@ -273,14 +273,15 @@ def test_job_left_alone_is_followed_again_to_its_end_and_writes_its_artifact(hea
 
 @pytest.mark.ray
 def test_exit_codes_of_the_job_are_ours(head, work):
-    job = work / "job.yaml"
+    job, light = work / "job.yaml", work / "light.yaml"  # without a stage that loads torch
+    light.write_text(yaml.safe_dump({"out": str(work / "nothing"), "stages": {"cluster": None}}))
     with ThreadPoolExecutor() as pool:
-        two = pool.submit(submit, head, job, "--set", "corpus=/nowhere/texts")
+        two = pool.submit(submit, head, light)
         limit = ("--set", "gates.min_recall=0.99", "--", "--max-wait", "9")
         four = pool.submit(submit, head, job, *limit)
     missing, gate = two.result(), four.result()
     assert missing.returncode == 2
-    assert "error: " in missing.stdout and "/nowhere/texts" in missing.stdout
+    assert "error: " in missing.stdout and "nothing/pairs" in missing.stdout
     assert gate.returncode == 4
     assert "exec sbert run job.yaml --set gates.min_recall=0.99 --max-wait 9" in gate.stdout
     assert "min_recall 0.99: no stage of the job measures it" in gate.stdout
