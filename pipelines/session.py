@@ -121,7 +121,8 @@ def ray_session(
 @contextlib.contextmanager
 def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Iterator[None]:
     with _ray_home(folder) as home:
-        token = {} if address else FRUGAL | {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
+        own = FRUGAL | {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
+        token = _given_token() if address else own
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
@@ -133,6 +134,12 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
             finally:
                 _held.clear()
                 ray.shutdown()
+
+
+def _given_token() -> dict[str, str]:
+    """Ray sends a token only where the mode says so; here giving one is enough."""
+    is_given = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
+    return {"RAY_AUTH_MODE": "token"} if is_given and "RAY_AUTH_MODE" not in os.environ else {}
 
 
 @contextlib.contextmanager
