@@ -19,9 +19,13 @@ DOCUMENTED = set(re.findall(r"^\| `(ray_\w+)`", README, re.MULTILINE))
 BESIDE = set(METRIC.findall(README[README.index("Beside them") : README.index("| alert |")]))
 
 
-def rules() -> list[dict]:
+def all_rules() -> list[dict]:
     [found] = documents(FOLDER / "alerts.yml")
     return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def rules() -> list[dict]:
+    return [rule for rule in all_rules() if "alert" in rule]
 
 
 def panels() -> list[dict]:
@@ -33,7 +37,7 @@ def test_documented_metrics_are_those_that_runs_set():
 
 
 def test_alerts_and_dashboard_use_documented_metrics_and_nothing_else():
-    in_alerts = {name for rule in rules() for name in METRIC.findall(rule["expr"])}
+    in_alerts = {name for rule in all_rules() for name in METRIC.findall(rule["expr"])}
     shown = {
         name
         for panel in panels()
@@ -43,6 +47,12 @@ def test_alerts_and_dashboard_use_documented_metrics_and_nothing_else():
     assert in_alerts | shown <= DOCUMENTED | BESIDE
     assert BESIDE <= in_alerts | shown  # nothing is documented for nothing
     assert len(shown & DOCUMENTED) >= 9
+
+
+def test_alerts_use_every_recorded_fact_and_no_other():
+    recorded = {rule["record"] for rule in all_rules() if "record" in rule}
+    used = {name for rule in rules() for name in re.findall(r"\bsbert:\w+", rule["expr"])}
+    assert used == recorded
 
 
 def test_every_alert_is_documented_says_what_to_do_and_has_its_test():
