@@ -20,9 +20,9 @@ BUCKET = "s3://texts"
 
 
 class S3Server:
-    """volumes: how many of 64 MB it may fill. Its environment is that of a client."""
+    """megabytes: of each of its eight volumes. Its environment is that of a client."""
 
-    def __init__(self, folder: Path, volumes: int = 8) -> None:
+    def __init__(self, folder: Path, megabytes: int = 64) -> None:
         self.folder = folder
         master, volume, filer, s3 = free_ports(4)
         identity = {
@@ -34,7 +34,8 @@ class S3Server:
         words = [WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         words += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
         words += ["-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}"]
-        self.words = [*words, f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64"]
+        words += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # off: one server of a machine has them
+        self.words = [*words, "-volume.max=8", f"-master.volumeSizeLimitMB={megabytes}"]
         self.environment = {
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": SECRET,

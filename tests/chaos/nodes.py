@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kills import Job, descendants
 from ray.cluster_utils import Cluster
 
@@ -19,6 +20,9 @@ QUICK = {
     "RAY_health_check_failure_threshold": "3",
 }
 NODE = {"num_cpus": 2, "object_store_memory": 100 * 2**20}
+# Kills of each kind of victim of each stage; none in `make test`, which takes the short form.
+ROUNDS = int(os.environ.get("SBERT_CHAOS_ROUNDS", "0"))
+long_form = pytest.mark.skipif(not ROUNDS, reason="takes minutes: make chaos")
 IDLE = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 

@@ -103,13 +103,13 @@ def test_a_full_store_is_said_and_nothing_is_published(
     corpus, minilm_folder, tmp_path, monkeypatch
 ):
     (tmp_path / "weed").mkdir()
-    server = S3Server(tmp_path / "weed", volumes=1)
+    server = S3Server(tmp_path / "weed", megabytes=1)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     server.start()
     try:
         server.wait_until_up()
-        fill(server)
+        fill()
         job = job_to(f"{BUCKET}/full", corpus, minilm_folder, tmp_path / "log")
         job.start()
         code = job.wait()
@@ -121,7 +121,7 @@ def test_a_full_store_is_said_and_nothing_is_published(
         server.kill()
 
 
-def fill(server: S3Server) -> None:
+def fill() -> None:
     """Until it takes no more."""
     storage, block = storage_at(f"{BUCKET}/ballast"), os.urandom(4 * 2**20)
     deadline = time.monotonic() + 120
