@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from embedding import published_bytes, rows_of, sentences, write_corpus
 from kills import Job, descendants
-from nodes import Nodes, raylet_of
+from nodes import Nodes, long_form, raylet_of
 from synthetic import topical_vectors, write_vectors
 from test_kills import sabotaged
-from test_nodes import ROUNDS
 
 from pipelines.patience import patience
 from pipelines.room import num_fitting, wait_for_room
@@ -63,6 +62,7 @@ def test_a_node_that_joins_is_used(nodes, corpus, minilm_folder, tmp_path):
     assert job.wait() == 0, job.log.read_text()
 
 
+@long_form
 def test_room_that_comes_is_taken(nodes, tmp_path):
     with job_session(str(tmp_path), nodes.address), patience(60.0):
         assert num_fitting({"lamp": 1.0}) == 0
@@ -71,6 +71,7 @@ def test_room_that_comes_is_taken(nodes, tmp_path):
         assert num_fitting({"lamp": 1.0}) == 2
 
 
+@long_form
 def test_a_drained_node_is_left(nodes, corpus, minilm_folder, tmp_path):
     node = nodes.add()
     job = job_of(corpus, tmp_path / "out", minilm_folder, nodes, "--actors", "2")
@@ -104,6 +105,7 @@ def alive(address: str) -> set[str]:
     return set(subprocess.run(words, capture_output=True, text=True, timeout=60).stdout.split())
 
 
+@long_form
 def test_a_slow_node_does_not_hold_the_job(nodes, corpus, minilm_folder, tmp_path):
     """With a slow node beside it, the fast one ends at most a tenth later than alone."""
     took = {}
@@ -142,6 +144,7 @@ def slowed(node, stop: threading.Event) -> None:
                 time.sleep(STOP_SECONDS)
 
 
+@long_form
 def test_tasks_without_memory_end(tmp_path, monkeypatch):
     """Ray's memory monitor kills every worker at once; the job gives up after some tries."""
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
@@ -160,7 +163,7 @@ def test_tasks_without_memory_end(tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "_manifest.json").exists()
 
 
-@pytest.mark.skipif(not ROUNDS, reason="takes minutes and gigabytes: make chaos")
+@long_form
 def test_an_actor_without_memory_ends(corpus, minilm_folder, tmp_path, monkeypatch):
     """A model that takes 6 GB where 2 are left: its units are given up, not tried for ever."""
     total, free = (memory()[name] for name in ("MemTotal", "MemAvailable"))

@@ -8,6 +8,7 @@ import time
 import pytest
 from embedding import embed, published_bytes, rows_of, sentences, write_corpus
 from kills import Job
+from nodes import long_form
 from s3 import BUCKET, NO_SERVER, WEED, S3Server
 
 from sbert_core.storage import storage_at
@@ -80,7 +81,7 @@ def ended(job: Job) -> int:
     return job.wait()
 
 
-@pytest.mark.parametrize("fault", ["killed", "held up"])
+@pytest.mark.parametrize("fault", ["killed", pytest.param("held up", marks=long_form)])
 def test_a_store_that_fails_for_a_while(fault, server, corpus, minilm_folder, want, tmp_path):
     uri = f"{BUCKET}/{fault.replace(' ', '-')}"
     job = job_to(uri, corpus, minilm_folder, tmp_path / "log")
@@ -99,6 +100,7 @@ def test_a_store_that_fails_for_a_while(fault, server, corpus, minilm_folder, wa
     assert published_on(uri) == files
 
 
+@long_form
 def test_a_full_store_is_said_and_nothing_is_published(
     corpus, minilm_folder, tmp_path, monkeypatch
 ):
