@@ -29,9 +29,12 @@ IDLE = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 class Nodes:
     """A head that does no work, where drivers live, and nodes that do, which may die."""
 
-    def __init__(self, number: int = 2) -> None:
+    def __init__(self, number: int = 2, dashboard_port: int | None = None) -> None:
         os.environ.update(QUICK)
         head = {"num_cpus": 0, "object_store_memory": 150 * 2**20, "include_dashboard": False}
+        if dashboard_port is not None:
+            head |= {"include_dashboard": True, "dashboard_port": dashboard_port}
+        self.dashboard = f"http://127.0.0.1:{dashboard_port}"
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.workers = [self.cluster.add_node(**NODE) for _ in range(number)]
         self.cluster.wait_for_nodes()

@@ -7,15 +7,20 @@ times and prints what each kind of death costs.
 import hashlib
 import os
 import random
+import signal
 import statistics
+import time
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from embedding import published_bytes, rows_of, sentences, write_corpus
-from nodes import ROUNDS, Nodes, Stage, calm, long_form, struck
+from kills import Job, descendants
+from nodes import ROUNDS, Nodes, Stage, calm, long_form, raylet_of, struck
+from s3 import free_ports
 from synthetic import topical_vectors, write_vectors
 
 from pipelines import prepare as prepare_job
@@ -112,3 +117,54 @@ def test_a_death_changes_nothing(name, nodes, stage, costs, tmp_path):
                 break
         else:
             pytest.fail(f"nothing to kill: {name} was over too soon, five times")
+
+
+@pytest.mark.parametrize("name", ["pairs", pytest.param("embed", marks=long_form), *LONG])
+def test_sigterm_ends_in_time_and_the_rerun_goes_on(name, nodes, stage, tmp_path):
+    """A scheduler that wants its machine back kills after 30 s."""
+    calm_stage, rng = stage(name), random.Random(f"{SEED} term {name}")
+    out = tmp_path / "out"
+    job = Job(calm_stage.words(out), tmp_path / "log")
+    job.start()
+    if name not in ALONE:
+        job.until(nodes.busy)
+    time.sleep(rng.uniform(0, 0.3) * calm_stage.seconds)
+    job.process.send_signal(signal.SIGTERM)
+    code = job.wait(25)
+    assert code in (0, 3), job.log.read_text()  # 0: it was over before it could be stopped
+    assert code == 0 or "the same command goes on" in job.log.read_text().splitlines()[-1]
+    job.start()
+    assert job.wait() == 0, job.log.read_text()
+    assert calm_stage.result(out) == calm_stage.want
+
+
+@long_form
+def test_a_submitted_job_survives_its_driver(stage, tmp_path):
+    """The driver lives in the cluster and is killed there; the next submission goes on."""
+    nodes = Nodes(dashboard_port=free_ports(1)[0])
+    calm_stage, rng = stage("embed"), random.Random(f"{SEED} submitted")
+    try:
+        for number in range(ROUNDS):
+            out = tmp_path / f"run-{number}"
+            words = calm_stage.words(out / "vectors")
+            options = {"model": words[words.index("--model") + 1], "unit_rows": 128, "actors": 2}
+            job_file = {"corpus": words[1], "out": str(out), "stages": {"embed": options}}
+            place = tmp_path / f"job-{number}.yaml"
+            place.write_text(yaml.safe_dump(job_file))
+            job = Job(["submit", str(place), "--address", nodes.dashboard], tmp_path / "log")
+            job.start()
+            [driver, *_] = job.until(lambda name=place.name: drivers_of(nodes, name))
+            job.until(lambda out=out: list(out.glob("vectors/_work/*/commits/*")))
+            time.sleep(rng.uniform(0, 0.3) * calm_stage.seconds)
+            os.kill(driver, signal.SIGKILL)
+            assert job.wait() == 3, job.log.read_text()
+            job.start()
+            assert job.wait() == 0, job.log.read_text()
+            assert published_bytes(out / "vectors") == calm_stage.want
+    finally:
+        nodes.shutdown()
+
+
+def drivers_of(nodes: Nodes, name: str) -> list[int]:
+    below = descendants([raylet_of(nodes.cluster.head_node)])
+    return [pid for pid, title in below.items() if f"sbert run {name}" in title]
