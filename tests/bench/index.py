@@ -53,7 +53,7 @@ from sbert_core.vectors.reading import part_table, unit_vectors
 KINDS = ("hnsw", "faiss:IVF4096,PQ48", "faiss:IVF1024,Flat")
 K = 10
 NUM_QUERIES = 2000
-NUM_TITLES = 1500
+NUM_TITLES = 500
 SEARCH_ROUNDS = 7
 MEMORY = {"driver": (b"driver",), "shard": (b"build_shard",), "other": (b"ray::",)}
 
@@ -261,8 +261,8 @@ def retrieval(options: argparse.Namespace, work: Path) -> None:
         cross = (
             titles_cross(docs, options.model, work) if options.cross == "titles" else options.cross
         )
-        found["hnsw, 50 reranked"] = hits_of(
-            work / "hnsw", queries, work, "--k", 50, "--rerank", cross
+        found["hnsw, 10 reranked"] = hits_of(
+            work / "hnsw", queries, work, "--k", 10, "--rerank", cross
         )
     print("| search | nDCG@10 | MRR@10 |\n|---|---:|---:|")
     order = list(relevant)
