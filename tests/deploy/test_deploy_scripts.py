@@ -1,5 +1,6 @@
 """The two scripts of deploy/, run for real with stand-ins for kubectl, Ray, Slurm and sbert."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -35,11 +36,12 @@ RAY = """#!/bin/bash
 echo "$* mode=$RAY_AUTH_MODE token=$RAY_AUTH_TOKEN_PATH" >> "$STATE/ray"
 case "$1" in
     start)
-        echo $$ >> "$STATE/pids"
+        case "$*" in *--head*) role=head ;; *) role=worker ;; esac
+        echo $$ > "$STATE/$role.pid"
         [ ! -e "$STATE/dies" ] || exit 1
-        trap 'exit 0' TERM
+        trap 'touch "$STATE/$role.goodbye"; exit 0' TERM
         while :; do sleep 0.1; done ;;
-    status) yes ' 1 node_a' | head -n "$SLURM_JOB_NUM_NODES" ;;
+    status) sed 's/.*/ 1 node_&/' "$STATE"/*.pid ;;
 esac
 """
 SBERT = """#!/bin/bash
@@ -57,7 +59,7 @@ SLURM_PROCID=0 exec "$@"
 """
 SCANCEL = """#!/bin/bash
 echo "$*" > "$STATE/scancel"
-kill -TERM "$(sed -n 2p "$STATE/pids")"
+kill -TERM "$(cat "$STATE/worker.pid")"
 """
 SLURM = {
     "squeue": '#!/bin/bash\ncat "$STATE/job"\n',
@@ -167,9 +169,17 @@ def batch(tmp_path):
             "SLURMD_NODENAME": "n1",
         }
         command = ["bash", SLURM_SCRIPT, "job.yaml", "--max-wait", "60"]
-        return subprocess.Popen(command, env=environment | more, cwd=tmp_path)
+        script = subprocess.Popen(
+            command, env=environment | more, cwd=tmp_path, start_new_session=True
+        )
+        started.append(script.pid)
+        return script
 
+    started: list[int] = []
     yield start
+    for group in started:  # what a failed test left
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
     shutil.rmtree(f"/tmp/sbert-{number}", ignore_errors=True)
 
 
@@ -186,9 +196,9 @@ def test_batch_ends_with_the_code_of_the_run(batch, tmp_path, code):
 def test_batch_starts_ray_with_a_token_and_leaves_nothing(batch, tmp_path):
     assert batch(0).wait(60) == 0
     assert (tmp_path / "modes").read_text().split() == ["600", "700", "700", "64"]
-    head, *_, worker = [
-        line for line in (tmp_path / "ray").read_text().splitlines() if line.startswith("start")
-    ]
+    lines = (tmp_path / "ray").read_text().splitlines()
+    starts = [line for line in lines if line.startswith("start")]
+    worker, head = sorted(starts, key=lambda line: "--head" in line)
     assert "--head" in head and "--dashboard-host=127.0.0.1" in head
     port = next(word for word in head.split() if word.startswith("--port=")).partition("=")[2]
     assert f"--address=127.0.0.1:{port}" in worker
@@ -201,8 +211,10 @@ def test_batch_starts_ray_with_a_token_and_leaves_nothing(batch, tmp_path):
     assert not list((tmp_path / ".sbert").iterdir())
     home = head.partition("--temp-dir=")[2].split()[0]
     assert not Path(home).parent.exists()
-    for pid in (tmp_path / "pids").read_text().split():
-        assert not Path("/proc", pid).exists(), "a Ray was left running"
+    for role in ("head", "worker"):
+        pid = (tmp_path / f"{role}.pid").read_text().strip()
+        assert not Path("/proc", pid).exists(), f"a {role} was left running"
+        assert (tmp_path / f"{role}.goodbye").exists(), f"the {role} was killed without a word"
     assert "ray stop" not in SLURM_SCRIPT.read_text().replace("`ray stop`", "")
 
 
@@ -231,7 +243,10 @@ def test_batch_takes_the_death_of_the_head_for_partial_work(batch, tmp_path):
     script = batch(1)
     while not (tmp_path / "modes").exists():
         time.sleep(0.1)
-    os.kill(int((tmp_path / "pids").read_text().split()[0]), signal.SIGKILL)
+    head = int((tmp_path / "head.pid").read_text())
+    os.kill(head, signal.SIGKILL)
+    while Path("/proc", str(head)).exists():
+        time.sleep(0.1)
     (tmp_path / "long").unlink()
     assert script.wait(60) == 3
 
