@@ -53,6 +53,7 @@ def actors_of(node) -> list[int]:
     return [pid for pid, title in below.items() if "UnitEmbedder" in title]
 
 
+@long_form
 def test_a_node_that_joins_is_used(nodes, corpus, minilm_folder, tmp_path):
     job = job_of(corpus, tmp_path / "out", minilm_folder, nodes)
     job.start()

@@ -81,7 +81,8 @@ def ended(job: Job) -> int:
     return job.wait()
 
 
-@pytest.mark.parametrize("fault", ["killed", pytest.param("held up", marks=long_form)])
+@long_form
+@pytest.mark.parametrize("fault", ["killed", "held up"])
 def test_a_store_that_fails_for_a_while(fault, server, corpus, minilm_folder, want, tmp_path):
     uri = f"{BUCKET}/{fault.replace(' ', '-')}"
     job = job_to(uri, corpus, minilm_folder, tmp_path / "log")
