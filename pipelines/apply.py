@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import ray
 
 from pipelines.artifacts import WORK, Artifact
-from pipelines.clustering.rows import read_columns
+from pipelines.clustering.rows import check_parts, read_columns
 from pipelines.progress import progress
 from pipelines.ray_tasks import as_they_come
 from pipelines.session import job_session
@@ -24,12 +24,14 @@ from pipelines.specs import ApplySpec
 from sbert_core.corpus.fetching import ChangedFile
 from sbert_core.corpus.files import Corpus, find_corpus
 from sbert_core.digest import digest
+from sbert_core.shapes import COUNT, read_json
 from sbert_core.storage import Storage, storage_at
 from workers.applying import ApplyJob, Removed, apply_to_file
 
 log = logging.getLogger(__name__)
 
 NOTE = "_apply.json"
+NOTE_SHAPE = {"goal": (str, None), "files": [{"path": str, "rows": COUNT, "rows_in": COUNT}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ def _refuse_changed(corpus: Corpus, vectors: Artifact) -> None:
 
 
 def _removed(clusters: Artifact, vectors: Artifact, threshold: float) -> Removed:
+    check_parts(clusters, clusters.manifest.files)  # what they say goes is gone
     table = read_columns(clusters, ["id", "threshold", "keep"])
     own = table.filter(pc.equal(table["threshold"], pa.scalar(threshold, pa.float32())))
     goes = pc.invert(own["keep"])
@@ -189,7 +192,7 @@ def _note(spec: ApplySpec, storage: Storage, corpus: Corpus) -> dict[str, Any] |
     if storage.uri == corpus.storage.uri:
         raise ValueError(f"out {spec.out} is the corpus itself; choose another folder")
     if storage.stat(NOTE) is not None:
-        return json.loads(storage.read(NOTE))
+        return read_json(storage, NOTE, NOTE_SHAPE)
     has_begun = any(True for _ in storage.list(WORK))
     others = [stat.name for stat in storage.list() if stat.name[0] not in "_."]
     if others and not has_begun:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from pipelines.manifest_shapes import check_manifest
 from pipelines.patience import current_patience
 from sbert_core.errors import Unsettled
 from sbert_core.storage import BusyError, Storage, StoreError, storage_at
 from sbert_core.vectors.pieces import Piece
+from sbert_core.vectors.reading import part_batches
 
 log = logging.getLogger(__name__)
 
@@ -103,15 +104,18 @@ class Manifest:
         return (json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> "Manifest":
+    def from_json(cls, data: bytes, place: str | Path = "") -> "Manifest":
+        """place: of the artifact, for what is said of a broken one."""
         try:
             fields = json.loads(data)
+            check_manifest(fields, MANIFEST)
             for name in ("files", "quarantine", "beside"):
                 fields[name] = tuple(DataFile(**file) for file in fields[name])
             return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{MANIFEST} is broken or of another version ({error}); make the artifact again"
+                f"{place or MANIFEST} is broken or of another version ({error}); make the "
+                "artifact again"
             ) from None
 
 
@@ -127,7 +131,7 @@ class Artifact:
         storage = storage_at(place)
         if storage.stat(MANIFEST) is None:
             raise FileNotFoundError(f"{place} holds no published artifact (no {MANIFEST})")
-        return cls(storage.uri, Manifest.from_json(storage.read(MANIFEST)))
+        return cls(storage.uri, Manifest.from_json(storage.read(MANIFEST), place))
 
     @classmethod
     def vectors(cls, place: str | Path) -> "Artifact":
@@ -195,10 +199,8 @@ class Artifact:
         self, files: Sequence[DataFile], columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
         storage = storage_at(self.uri)
-        names = None if columns is None else list(columns)
         for file in files:
-            with pq.ParquetFile(pa.PythonFile(storage.open(file.path), "r")) as parquet:
-                yield from parquet.iter_batches(READ_ROWS, columns=names)
+            yield from part_batches(storage, file.path, columns, READ_ROWS)
 
 
 def _enter_when_free(stack: ExitStack, storage: Storage) -> None:
@@ -225,7 +227,7 @@ class Writer:
         self.storage = storage
         found = storage.stat(MANIFEST)
         self._version = found.version if found else None
-        self.current = Manifest.from_json(storage.read(MANIFEST)) if found else None
+        self.current = Manifest.from_json(storage.read(MANIFEST), storage.uri) if found else None
 
     @classmethod
     @contextmanager

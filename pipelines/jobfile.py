@@ -48,6 +48,8 @@ INPUTS = {
     "cluster": {"pairs": "pairs"},
     "apply": {"clusters": "cluster"},
 }
+# Beside its own: a date of a 13th month, a flag that is neither, brackets without an end.
+YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 RUNNER = ("address", "plan", "out")  # decided by the run itself
 
 
@@ -95,15 +97,21 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
     """Nested dicts whose leaves are Options."""
     try:
         node = yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as error:
+    except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark else name
-        raise JobFileError(f"{place}: {getattr(error, 'problem', None) or error}") from None
+        raise JobFileError(f"{place}: {_problem(error)}") from None
     if not isinstance(node, yaml.MappingNode):
         raise JobFileError(
             f"{name}:1: a job file maps names to values; sbert init writes an example"
         )
     return _mapped(node, name, depth=2)
+
+
+def _problem(error: Exception) -> str:
+    """In one line; YAML's own words come with a picture of the place."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return getattr(error, "problem", None) or lines[0]
 
 
 def _mapped(node: yaml.MappingNode, name: str, depth: int) -> dict[str, Any]:
@@ -119,8 +127,8 @@ def _mapped(node: yaml.MappingNode, name: str, depth: int) -> dict[str, Any]:
             loader = yaml.SafeLoader("")
             try:
                 found[word] = Option(loader.construct_object(value, deep=True), place)
-            except (yaml.YAMLError, ValueError) as error:  # a date of a 13th month
-                raise JobFileError(f"{place}: {error}") from None
+            except YAML_ERRORS as error:
+                raise JobFileError(f"{place}: {_problem(error)}") from None
             finally:
                 loader.dispose()
     return found
@@ -134,7 +142,7 @@ def _set(tree: dict[str, Any], word: str) -> None:
         raise JobFileError(f"--set {word}: give STAGE.OPTION=VALUE, or corpus=, out= and the like")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except YAML_ERRORS:
         raise JobFileError(f"--set {word}: {text!r} is no YAML value") from None
     option = Option(value, f"--set {key}")
     if len(names) == 1:

@@ -4,6 +4,8 @@ All are set by the driver, which knows of the whole job; an embedded Ray has nob
 `deploy/README.md` tells what to do with them.
 """
 
+import threading
+import time
 from functools import cache
 
 from ray.util.metrics import Gauge
@@ -26,13 +28,38 @@ METRICS = {
     "sbert_stage_seconds": "Seconds since the stage began its work.",
 }
 PREFIX = "sbert_"
+BEAT_SECONDS = 5.0  # Ray 2.60 drops a series 15 s after it was last set; a unit may take minutes
+_last: dict[str, dict[str, float]] = {}  # by stage
+_beating = threading.Lock()
 
 
 def observe(stage: str, **values: float) -> None:
-    """Set metrics of a stage, by their names without the prefix."""
-    if not is_connected() or is_embedded():
+    """Set metrics of a stage, by their names without the prefix; they stay until the job ends."""
+    if not _is_watched():
         return
-    values["driver_private_bytes"] = private_bytes()
+    _last.setdefault(stage, {}).update(values)
+    _set(stage)
+    if _beating.acquire(blocking=False):
+        threading.Thread(target=_beat, daemon=True, name="metrics").start()
+
+
+def _beat() -> None:
+    """Say again what was said last, for as long as somebody may listen."""
+    time.sleep(BEAT_SECONDS)
+    while _is_watched():
+        for stage in list(_last):
+            _set(stage)
+        time.sleep(BEAT_SECONDS)
+    _last.clear()
+    _beating.release()
+
+
+def _is_watched() -> bool:
+    return is_connected() and not is_embedded()
+
+
+def _set(stage: str) -> None:
+    values = {**_last.get(stage, {}), "driver_private_bytes": private_bytes()}
     for name, value in values.items():
         _gauge(f"{PREFIX}{name}").set(float(value), tags={"stage": stage, "run": run_id()})
 

@@ -8,7 +8,6 @@ Shards are read one after another as they are first needed, their rows mapped. E
 checked against the hash in the manifest before a library parses it.
 """
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from sbert_core.neighbours.hits import NOTHING, Hits, best_of
 from sbert_core.neighbours.index import IndexKind
 from sbert_core.neighbours.shard import Shard
 from sbert_core.storage import storage_at
-from workers.files import local_file
 from workers.index_shard import open_shard
 
 
@@ -139,8 +137,6 @@ class Index:
     def shard(self, number: int) -> Shard:
         if number not in self._shards:
             files = self.manifest.facts["shard_records"][number]["files"]
-            for file in files:
-                self._check(file)
             self._shards[number] = open_shard(
                 self._storage, self.kind, self.dim, files, Path(self._folder.name)
             )
@@ -152,18 +148,6 @@ class Index:
         if spec["factory"] is not None:
             return IndexKind(factory=spec["factory"])
         return IndexKind(m=spec["m"], ef_construction=spec["ef_construction"])
-
-    def _check(self, file: dict[str, Any]) -> None:
-        path = local_file(self._storage, file["path"], Path(self._folder.name))
-        if not path.exists():
-            raise ValueError(f"{path} is missing; build the index again")
-        with path.open("rb") as source:
-            found = hashlib.file_digest(source, "sha256").hexdigest()
-        if found != file["sha256"]:
-            raise ValueError(
-                f"{path} is corrupt: its sha256 is {found[:12]}, the manifest says "
-                f"{file['sha256'][:12]}; build the index again"
-            )
 
     def _found(self, hits: Hits, k: int) -> Found:
         """Ids in the place of row numbers, ties by id."""

@@ -16,6 +16,7 @@ from pipelines.room import wait_for_room
 
 TASKS_PER_CPU = 2
 LAST_SECONDS = 15.0
+LOOKED_AT_SECONDS = 10.0  # a cluster that has grown gets more tasks, whether one has ended or not
 
 
 def in_order(function: Callable, calls: Sequence[tuple]) -> list:
@@ -28,20 +29,21 @@ def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[i
     """The number and the result of each call, the first to end first."""
     remote: Any = ray.remote(function)
     wait_for_room({"CPU": 1.0})
-    limit = max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
     waiting = list(enumerate(calls))[::-1]
     running: dict[Any, int] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < limit:
+            while waiting and len(running) < _most_at_once():
                 number, arguments = waiting.pop()
                 running[remote.remote(*arguments)] = number
             left = len(waiting) + len(running)
             counts = {"units_total": len(calls), "units_done": len(calls) - left}
             observe(function.__name__, **counts, queue_depth=len(waiting))
-            done, _ = ray.wait(list(running), num_returns=1)
-            with own_error():
-                yield running.pop(done[0]), ray.get(done[0])
+            done, _ = ray.wait(list(running), num_returns=1, timeout=LOOKED_AT_SECONDS)
+            for task in done:
+                with own_error():
+                    yield running.pop(task), ray.get(task)
+        observe(function.__name__, units_total=len(calls), units_done=len(calls), queue_depth=0)
     finally:
         # After an error nothing may go on writing behind the back of the next attempt. A scheduler
         # that wants its machine back kills after 30 s, so what takes longer is abandoned.
@@ -49,6 +51,10 @@ def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[i
             _, late = ray.wait(list(running), num_returns=len(running), timeout=LAST_SECONDS)
             for task in late:
                 ray.cancel(task, force=True)
+
+
+def _most_at_once() -> int:
+    return max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pipelines.reporting import browser, likeness, tables, texts
 from pipelines.reporting.found import Found
 from pipelines.specs import ReportSpec
 from sbert_core.report.page import page
+from sbert_core.shapes import read_json
 from sbert_core.storage import storage_at
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,8 @@ def topic_names(found: Found) -> list[str]:
     storage = storage_at(found.clusters.uri)
     if storage.stat("topics.json") is None:
         return []
-    return [" ".join(topic["words"]) or "?" for topic in json.loads(storage.read("topics.json"))]
+    topics = read_json(storage, "topics.json", [{"words": [str]}])
+    return [" ".join(topic["words"]) or "?" for topic in topics]
 
 
 def clusters_note(clusters: dict[str, Any], places: dict[str, Any]) -> list[str]:

@@ -3,8 +3,10 @@
 Jobs and their libraries load when one runs, so that help is instant.
 """
 
+import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -17,6 +19,9 @@ EXIT_BAD_INPUT = 2
 EXIT_PARTIAL = 3
 EXIT_GATE = 4
 EXIT_BUSY = 5
+# From SIGTERM on; schedulers kill after 30. A Ray that was told to go as well may answer nobody.
+MOST_LAST_SECONDS = 23.0
+STOPPED = "stopped; the same command goes on from what is saved"
 # Stages with an output that may hold how they ended; `run` sees to its own.
 REMEMBERED = ("embed", "index", "pairs", "cluster", "apply")
 # Errors that have an exit code of their own, by name: their modules load with the job.
@@ -55,7 +60,7 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
         words = error.strerror or str(error)
         _fail(f"error: {words}; the same command goes on from what is saved", EXIT_PARTIAL, debug)
     except KeyboardInterrupt:
-        _fail("stopped; the same command goes on from what is saved", EXIT_PARTIAL, debug)
+        _fail(STOPPED, EXIT_PARTIAL, debug)
     except Exception as error:  # noqa: BLE001 - the last line of defence; nothing is swallowed
         reason = str(error).strip().splitlines()
         name = type(error).__name__
@@ -66,11 +71,21 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
 
 
 def _interrupted(number: int, frame: object) -> None:
+    last = threading.Timer(MOST_LAST_SECONDS, _leave)
+    last.daemon = True
+    last.start()
     raise KeyboardInterrupt
+
+
+def _leave() -> None:
+    """Nothing is lost: files are published whole or not at all."""
+    os.write(2, f"{STOPPED} (its end took over {MOST_LAST_SECONDS:g} s)\n".encode())
+    os._exit(EXIT_PARTIAL)
 
 
 def _fail(message: str, code: int, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    sys.stderr.write(message + ("" if debug else "  (--debug shows where)") + "\n")
+    line = " ".join(message.split())  # libraries explain themselves in several
+    sys.stderr.write(line + ("" if debug else "  (--debug shows where)") + "\n")
     sys.exit(code)

@@ -132,7 +132,7 @@ def _many(spec: SearchSpec, index: Index) -> SearchReport:
     return SearchReport(out=spec.out, num_queries=len(texts))
 
 
-def _read_queries(spec: SearchSpec) -> tuple[list[Any], list[str]]:
+def _read_queries(spec: SearchSpec) -> tuple[pa.Array, list[str]]:
     """Ids and texts of a file of queries; ids are row numbers if there is no column of them."""
     assert spec.queries is not None
     corpus = find_corpus(spec.queries)
@@ -152,20 +152,21 @@ def _read_queries(spec: SearchSpec) -> tuple[list[Any], list[str]]:
         )
     if not texts:
         raise ValueError(f"{spec.queries} holds no queries")
-    return (table[name].to_pylist() if name else list(range(len(texts)))), texts
+    ids = table[name].combine_chunks() if name else pa.array(range(len(texts)))
+    return (ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids), texts
 
 
 def _table(
     spec: SearchSpec,
     index: Index,
-    ids: list[Any],
+    ids: pa.Array,
     texts: list[str],
     found: list[tuple[np.ndarray, dict[str, list[Any]]]],
 ) -> pa.Table:
     """One row for each query and hit, best first."""
     k = spec.k + 1
     rows: list[dict[str, Any]] = []
-    for number, query in enumerate(ids):
+    for number, query in enumerate(ids.to_pylist()):
         hits = [
             {"cos": float(cos[number, place]), **{n: v[number * k + place] for n, v in own.items()}}
             for cos, own in found
@@ -195,5 +196,6 @@ def _table(
         rank = rank + 1 if rows[n]["number"] == last else 1
         last = rows[n]["number"]
         table["rank"][place] = rank
-    types = {"rank": pa.int32(), "cos": pa.float32(), "rerank": pa.float32()}
+    types = {"rank": pa.int32(), "cos": pa.float32(), "rerank": pa.float32(), "query": ids.type}
+    types["id"] = pa.type_for_alias(index.manifest.schema["id"])
     return pa.table({name: pa.array(v, types.get(name)) for name, v in table.items()})

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from sbert_core.errors import Unsettled
 
@@ -160,6 +161,8 @@ def _silent_start() -> Iterator[None]:
         os.dup2(said.fileno(), 2)
         try:
             yield
+        except Unsettled:  # says it all in one line
+            raise
         except BaseException:
             said.seek(0)
             os.write(stderr, said.read())
@@ -174,7 +177,7 @@ def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
         try:
             _knock(address)
             ray.init(address=address, logging_level=logging.ERROR)
-        except OSError as error:
+        except (OSError, AuthenticationError) as error:
             raise Unsettled(
                 f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "
                 "cluster's token, or leave them out for an embedded Ray"

@@ -76,13 +76,14 @@ def _lengths(texts: list[list[str]], tokenizer: str | None) -> np.ndarray:
     total = np.zeros(len(texts[0]), np.int64)
     if tokenizer is None:
         for role in texts:
-            total += [len(text) for text in role]
+            total += np.fromiter(map(len, role), np.int64, len(role))
         return total
     fast = Tokenizer.from_str(tokenizer)
     fast.no_truncation()
     fast.no_padding()
     for role in texts:
-        total += [len(encoding.ids) for encoding in fast.encode_batch_fast(role)]
+        found = fast.encode_batch_fast(role)
+        total += np.fromiter((len(encoding.ids) for encoding in found), np.int64, len(found))
     return total
 
 

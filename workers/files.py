@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from sbert_core.errors import Unsettled
 from sbert_core.storage import LocalStorage, Storage
 
 COPY_BYTES = 8 * 2**20
@@ -12,12 +13,27 @@ COPY_BYTES = 8 * 2**20
 def local_file(storage: Storage, name: str, folder: Path) -> Path:
     """The file itself, or a copy of the object in `folder`."""
     if isinstance(storage, LocalStorage):
-        return storage.root / name
+        return storage.path(name)
     path = folder / name.rpartition("/")[2]
     if not path.exists():
         with storage.open(name) as source, path.open("wb") as target:
             while block := source.read(COPY_BYTES):
                 target.write(block)
+    return path
+
+
+def checked_file(storage: Storage, file: dict[str, Any], folder: Path) -> Path:
+    """As local_file, if its bytes are those the manifest lists: libraries parse what they get."""
+    path = local_file(storage, file["path"], folder)
+    if not path.is_file():
+        raise Unsettled(f"{path} is missing; build the index again")
+    with path.open("rb") as source:
+        found = hashlib.file_digest(source, "sha256").hexdigest()
+    if found != file["sha256"]:
+        raise Unsettled(
+            f"{path} is corrupt: its sha256 is {found[:12]}, the manifest says "
+            f"{file['sha256'][:12]}; build the index again"
+        )
     return path
 
 

@@ -23,9 +23,9 @@ from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, read_rows, wr
 from sbert_core.storage import Storage, storage_at
 from sbert_core.threads import ahead
 from sbert_core.vectors.pieces import Piece
-from sbert_core.vectors.reading import VECTOR, columns_of, part_table, unit_vectors
+from sbert_core.vectors.reading import VECTOR, columns_of, part_table, piece_table, unit_vectors
 from workers.board import Board
-from workers.files import kept_file, local_file
+from workers.files import checked_file, kept_file
 
 PART = "part"  # in a shard's rows: which file of the vectors artifact a row comes from
 DEPTH = 100  # recall is measured down to this place
@@ -37,7 +37,7 @@ INSERTED_ROWS = 2048
 class IndexJob:
     """What is the same for all shards.
 
-    folder: where the generation's files go. trained: name of the empty FAISS index all shards
+    folder: where the generation's files go. trained: file of the empty FAISS index all shards
     begin with.
     """
 
@@ -49,15 +49,14 @@ class IndexJob:
     dim: int
     scale: float | None
     seed: int
-    trained: str | None
+    trained: dict[str, Any] | None
 
     @property
     def storage(self) -> Storage:
         return storage_at(self.out)
 
-    def table(self, piece: Piece) -> pa.Table:
-        table = part_table(storage_at(self.vectors), piece.path)
-        return table if piece.rows is None else table.take(pa.array(piece.rows))
+    def table(self, piece: Piece, columns: list[str] | None = None, sha256: str = "") -> pa.Table:
+        return piece_table(storage_at(self.vectors), piece, columns, sha256)
 
     def units(self, table: pa.Table, piece: Piece) -> np.ndarray:
         return unit_vectors(table, self.scale, f"{self.vectors}/{piece.path}")
@@ -85,10 +84,7 @@ class Queries:
 
 def sampled_vectors(job: IndexJob, piece: Piece) -> np.ndarray:
     """Unit vectors of the piece's rows."""
-    table = part_table(storage_at(job.vectors), piece.path, ["id", VECTOR])
-    if piece.rows is not None:
-        table = table.take(pa.array(piece.rows))
-    return job.units(table, piece)
+    return job.units(job.table(piece, ["id", VECTOR]), piece)
 
 
 def train_index(job: IndexJob, sample: list[np.ndarray]) -> dict[str, Any]:
@@ -109,7 +105,7 @@ def build_shard(
     start = time.perf_counter()
     with job.storage.work_folder() as temporary:
         folder = Path(temporary)
-        trained = local_file(job.storage, job.trained, folder) if job.trained else None
+        trained = checked_file(job.storage, job.trained, folder) if job.trained else None
         size = sum(piece.size for piece in pieces)
         index = job.kind.empty(job.dim, size, job.seed, trained)
         builder = ShardBuilder(index, job.dim)
@@ -158,7 +154,7 @@ def _insert(builder: ShardBuilder, rows: pa.Table, vectors: np.ndarray, board: B
 
 def _rows(job: IndexJob, piece: Piece) -> tuple[pa.Table, np.ndarray]:
     """The columns beside the vector, and the vectors."""
-    table = job.table(piece)
+    table = job.table(piece, sha256=piece.sha256)
     vectors = job.units(table, piece)
     return _with_part(table.drop_columns(VECTOR), piece), vectors
 
@@ -173,8 +169,7 @@ def exact_cosines(
     """The best cosines of all rows for queries inside, and of rows that are not held out."""
     inside, held = nothing(len(queries.inside), DEPTH), nothing(len(queries.held), DEPTH)
     for piece in pieces:
-        table = part_table(storage_at(job.vectors), piece.path, ["id", VECTOR])
-        vectors = job.units(table, piece)
+        vectors = job.units(job.table(piece, ["id", VECTOR]), piece)
         inside = best_of([inside, exact_hits(queries.inside, vectors, DEPTH)], DEPTH)
         early = vectors[piece.without(queries.held_of(piece))]
         held = best_of([held, exact_hits(queries.held, early, DEPTH)], DEPTH)
@@ -217,14 +212,14 @@ def _speed(
 def open_shard(
     storage: Storage, kind: IndexKind, dim: int, files: Sequence[dict[str, Any]], folder: Path
 ) -> Shard:
-    """A shard from its three files, fetched if they are not on this machine."""
-    index, rows, own = (local_file(storage, file["path"], folder) for file in files)
+    """A shard from its three files, fetched if they are not on this machine, and checked."""
+    index, rows, own = (checked_file(storage, file, folder) for file in files)
     return Shard.read(kind.read(index, dim), rows, own)
 
 
 def part_keys(job: IndexJob, piece: Piece) -> np.ndarray:
     """A digest of id and text of each row of a part."""
-    return _keys(part_table(storage_at(job.vectors), piece.path, ["id", "content_hash"]))
+    return _keys(job.table(piece, ["id", "content_hash"]))
 
 
 def shard_keys(
@@ -232,7 +227,7 @@ def shard_keys(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and digests of the living rows of a shard whose parts are gone."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = read_rows(local_file(job.storage, files[1]["path"], Path(folder)))
+        rows = read_rows(checked_file(job.storage, files[1], Path(folder)))
         places = _places(rows, gone)
         chosen = rows.select(["id", "content_hash"]).take(pa.array(places))
         return places, _keys(chosen)
@@ -264,7 +259,7 @@ def retouch_shard(
     """The rows of a shard after an update: their file, and how many of them live."""
     with job.storage.work_folder() as temporary:
         folder = Path(temporary)
-        rows = read_rows(local_file(job.storage, files[1]["path"], folder))
+        rows = read_rows(checked_file(job.storage, files[1], folder))
         is_dead = rows[IS_DEAD].to_numpy(zero_copy_only=False).copy()
         is_dead[_places(rows, gone)] = True
         order = np.arange(rows.num_rows)

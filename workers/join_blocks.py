@@ -16,7 +16,7 @@ from sbert_core.neighbours.alike import vector_digests
 from sbert_core.neighbours.join import Block, Turn
 from sbert_core.storage import Storage, storage_at
 from sbert_core.vectors.pieces import Piece
-from sbert_core.vectors.reading import VECTOR, columns_of, decoded_vectors, part_table
+from sbert_core.vectors.reading import VECTOR, columns_of, decoded_vectors, part_table, piece_table
 from workers.files import local_file
 
 ARRAYS = ("short", "vectors", "rows")
@@ -31,12 +31,12 @@ class Side:
     scale: float | None
     pieces: tuple[Piece, ...]
 
-    def table(self, piece: Piece, columns: list[str]) -> pa.Table:
-        table = part_table(storage_at(self.vectors), piece.path, columns)
-        return table if piece.rows is None else table.take(pa.array(piece.rows))
+    def table(self, piece: Piece, columns: list[str], sha256: str = "") -> pa.Table:
+        return piece_table(storage_at(self.vectors), piece, columns, sha256)
 
-    def decoded(self, piece: Piece) -> np.ndarray:
-        table = self.table(piece, ["id", VECTOR])
+    def decoded(self, piece: Piece, sha256: str = "") -> np.ndarray:
+        """sha256: of the whole file; asked for where a job first reads it."""
+        table = self.table(piece, ["id", VECTOR], sha256)
         return decoded_vectors(table, self.scale, f"{self.vectors}/{piece.path}")
 
     @property
@@ -124,7 +124,7 @@ class OpenBlock:
 
 def part_digests(side: Side, piece: Piece) -> np.ndarray:
     """What tells equal vectors."""
-    return vector_digests(side.decoded(piece))
+    return vector_digests(side.decoded(piece, piece.sha256))
 
 
 def piece_rows(side: Side, piece: Piece) -> tuple[list[Any], np.ndarray]:

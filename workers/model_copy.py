@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from sbert_core.storage import storage_at
+from sbert_core.storage import LocalStorage, storage_at
 
 COMPLETE = ".complete"
 
@@ -33,7 +33,7 @@ def fetched(place: str) -> str:
         if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
             mark.unlink(missing_ok=True)
             for stat in stats:
-                target = folder / stat.name
+                target = LocalStorage(folder).path(stat.name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(storage.read(stat.name))
             mark.write_text(wanted, encoding="utf-8")

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from sbert_core.neighbours.alike import Alike, expanded, inner_pairs
 from sbert_core.neighbours.edges import part_edges
 from sbert_core.vectors.parts import put_table
+from sbert_core.vectors.reading import hash_in, part_file
 from workers.files import kept_file
 from workers.join_blocks import JoinJob, Side
 
@@ -84,7 +85,7 @@ def filter_pairs(job: JoinJob, kept: Side, path: str, number: int) -> dict[str, 
     ).combine_chunks()
 
     def tables() -> Iterator[pa.Table]:
-        with pq.ParquetFile(pa.BufferReader(storage.buffer(path))) as file:
+        with part_file(storage, path, hash_in(path)) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
                 is_kept = pc.and_(pc.is_in(table["id_a"], ids), pc.is_in(table["id_b"], ids))
@@ -132,7 +133,12 @@ def written_tables(job: JoinJob, name: str, tables: Iterator[pa.Table]) -> dict[
     with job.storage.work_folder() as folder:
         path = Path(folder) / "pairs"
         with pq.ParquetWriter(
-            path, first.schema, compression="zstd", use_dictionary=False, data_page_version="1.0"
+            path,
+            first.schema,
+            compression="zstd",
+            use_dictionary=False,
+            data_page_version="1.0",
+            write_page_checksum=True,
         ) as writer:
             table: pa.Table | None = first
             while table is not None:

@@ -89,8 +89,12 @@ def _protected(place: str | None) -> tuple[str, ...]:
     if place is None:
         return ()
     path = Path(place)
-    if path.suffix in (".txt", ""):
-        return tuple(dict.fromkeys(filter(None, path.read_text("utf-8").splitlines())))
+    if path.suffix in (".txt", "") and not path.is_dir():
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"protect {place} is no UTF-8 text: {error}") from None
+        return tuple(dict.fromkeys(filter(None, lines)))
     table = table_of(place)
     ids = table[column(table, ("id",), f"protect {place}")]
     return tuple(dict.fromkeys(ids.cast(pa.string()).drop_null().to_pylist()))

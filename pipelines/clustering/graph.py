@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.artifacts import GROUPS, Artifact
-from pipelines.clustering.rows import Rows
+from pipelines.clustering.rows import Rows, check_parts
 from sbert_core.neighbours.join import Edges
 
 # Pairs looked up at a time. Every look-up hashes all ids again, so there are few; 8M pairs of ids
@@ -17,6 +17,7 @@ LOOKED_UP = 8_000_000
 
 def read_edges(pairs: Artifact, rows: Rows, min_rerank: float | None) -> Edges:
     """All pairs; without those that a cross-encoder scored below the least score."""
+    check_parts(pairs, pairs.manifest.files)
     total = pairs.rows
     a, b, cos = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.float32)
     filled = 0
@@ -36,6 +37,7 @@ def read_edges(pairs: Artifact, rows: Rows, min_rerank: float | None) -> Edges:
 
 def read_groups(pairs: Artifact, rows: Rows) -> list[np.ndarray]:
     """Rows of each group that is too large for pairs."""
+    check_parts(pairs, pairs.manifest.beside)
     batches = list(pairs.beside(GROUPS))
     if not batches:
         return []

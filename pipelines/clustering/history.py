@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.artifacts import Artifact
-from pipelines.clustering.rows import Rows
+from pipelines.clustering.rows import Rows, check_parts
 from sbert_core.clusters.leaders import Decision
 
 
@@ -25,6 +25,7 @@ class Before:
 
     @classmethod
     def read(cls, clusters: Artifact, threshold: float) -> "Before":
+        check_parts(clusters, clusters.manifest.files)
         columns = ["id", "threshold", "keep", "canonical"]
         table = pa.Table.from_batches(clusters.read(columns))
         own = table.filter(pc.equal(table["threshold"], pa.scalar(threshold, pa.float32())))

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.artifacts import Artifact
+from pipelines.artifacts import Artifact, DataFile
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.rows import whole_table
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reading import columns_schema
+from sbert_core.vectors.reading import check_part, columns_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,13 @@ class Rows:
             return np.where(is_known, found, -1).astype(np.int32)
         found = pc.fill_null(pc.index_in(ids, self.ids), -1)
         return found.to_numpy(zero_copy_only=False).astype(np.int32)
+
+
+def check_parts(artifact: Artifact, files: Sequence[DataFile]) -> None:
+    """Refuse files that are not those the manifest lists."""
+    storage = storage_at(artifact.uri)
+    for file in files:
+        check_part(storage, file.path, file.sha256)
 
 
 def read_column(artifact: Artifact, name: str) -> pa.Array:

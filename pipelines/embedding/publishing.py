@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import DataFile, Manifest, library_versions
+from pipelines.artifacts import QUARANTINE, DataFile, Manifest, library_versions
 from pipelines.embedding.survey import Survey
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage
+from sbert_core.vectors.reading import check_part
 from workers.units import UnitJob
 
 SOURCE_FACTS = ("file", "first_row", "num_rows", "documents", "truncated", "lost_tokens", "tokens")
@@ -93,6 +94,8 @@ def _files(survey: Survey, commits: dict[int, dict]) -> tuple[list[DataFile], li
 def _linked(storage: Storage, generation: str, file: DataFile, unit: Unit) -> DataFile:
     """The same bytes under this generation and unit number."""
     folder = file.path.split("/")[0]
+    if folder == QUARANTINE or not file.rows:  # parts with rows were checked when they were scanned
+        check_part(storage, file.path, file.sha256)
     name = f"{folder}/{generation}/{unit.name}-{file.sha256[:16]}.parquet"
     storage.link(file.path, name)
     return DataFile(

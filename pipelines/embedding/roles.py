@@ -43,11 +43,7 @@ class Roles:
             self.id_kind = IdKind.COLUMN if self.id_column else IdKind.POSITION
         wanted = [*self.text_columns, *self.spec.carry, *self.where]
         wanted += [self.id_column] if self.id_column is not None else []
-        for name in wanted:
-            if name not in found:
-                raise ValueError(
-                    f"{file.path} has no column {name!r}; it has: {', '.join(sorted(found))}"
-                )
+        _refuse_missing(file, wanted, [*schema.names, *self.partition_types])
         for name in self.text_columns:
             if not is_text(found[name]):
                 others = ", ".join(n for n, kind in found.items() if is_text(kind)) or "none"
@@ -79,6 +75,16 @@ class Roles:
                 "whole numbers, or leave them to the job with --id content"
             )
         return str(plain)
+
+
+def _refuse_missing(file: CorpusFile, wanted: list[str], names: list[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            raise ValueError(
+                f"{file.path} has no column {name!r}; it has: {', '.join(sorted(set(names)))}"
+            )
+        if names.count(name) > 1:
+            raise ValueError(f"{file.path} has several columns {name!r}; rename all but one")
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

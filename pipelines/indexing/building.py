@@ -17,6 +17,7 @@ from pipelines.indexing.update import Update
 from pipelines.progress import polled, progress
 from pipelines.ray_tasks import as_they_come, in_order
 from sbert_core.vectors.pieces import Piece, cut, sampled
+from sbert_core.vectors.reading import check_part
 from workers.index_shard import (
     Queries,
     build_shard,
@@ -60,7 +61,7 @@ class Build:
     def run(self) -> "Built":
         """Train, keep, build, measure; everything but publishing."""
         trained, seconds = self._trained()
-        self.job = replace(self.job, trained=trained["path"] if trained else None)
+        self.job = replace(self.job, trained=trained)
         queries = self._queries()
         kept = self._kept()
         built = self._built(queries, first=len(kept))
@@ -78,6 +79,7 @@ class Build:
         if self.goal.current is not None:
             path = self.goal.current.spec["trained"]
             old = next(file for file in self.goal.current.files if file.path == path)
+            check_part(self.out.storage, old.path, old.sha256)
             return self._linked({"path": old.path, "sha256": old.sha256, "bytes": old.bytes}), 0.0
         made = self.notes.find("trained")
         if made is None:

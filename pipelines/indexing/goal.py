@@ -1,6 +1,7 @@
 """What a run of the index job is to bring about."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pipelines.artifacts import DATA, Artifact, Manifest, Writer
 from pipelines.specs import IndexSpec
@@ -35,7 +36,7 @@ class Goal:
     def space(self) -> str:
         return self.vectors.manifest.spec["space"]
 
-    def job(self, out: Writer, trained: str | None) -> IndexJob:
+    def job(self, out: Writer, trained: dict[str, Any] | None) -> IndexJob:
         spec = self.vectors.manifest.spec
         return IndexJob(
             run=self.generation,

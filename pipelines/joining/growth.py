@@ -25,7 +25,7 @@ from pipelines.ray_tasks import in_order
 from sbert_core.neighbours.alike import LARGEST
 from sbert_core.neighbours.edges import is_written
 from sbert_core.storage import Storage
-from sbert_core.vectors.reading import part_table
+from sbert_core.vectors.reading import check_part, part_table
 from workers.join_blocks import JoinJob, Side
 from workers.joining import LargeGroups, OldPart, join_part
 from workers.pair_parts import filter_pairs
@@ -146,5 +146,6 @@ def few_files(side: Side) -> Side:
 
 def _linked(storage: Storage, file: DataFile, folder: str) -> DataFile:
     path = f"{folder}/{file.path.rpartition('/')[2]}"
+    check_part(storage, file.path, file.sha256)
     storage.link(file.path, path)
     return replace(file, path=path)

@@ -1,17 +1,58 @@
 """Folders -> what they hold: artifacts, encoders, scores, the record of a run."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.artifacts import MANIFEST, RUN, Artifact
+from sbert_core.shapes import COUNT, NUMBER, checked, read_json
 from sbert_core.storage import storage_at
 
 RECORD = "run.json"
 TRAINING = "training.json"
 SCORES = "scores.json"
 CARD = "card.json"
+TIMES = {"p50": NUMBER, "p99": NUMBER, "rows": COUNT, "how?": str}
+# What is shown of each file, so that a broken one is told from a page that is.
+SHAPES: dict[str, Any] = {
+    RUN: {
+        "seconds?": NUMBER,
+        "phases?": {str: NUMBER},
+        "private_bytes?": {str: COUNT},
+        "repeats?": COUNT,
+        "tokens?": COUNT,
+        "tokens_per_second?": NUMBER,
+        "num_actors?": COUNT,
+        "padding_avoided?": COUNT,
+        "speeds?": [[NUMBER]],
+    },
+    CARD: {
+        "recall": {str: {str: {"value": NUMBER, "low": NUMBER, "high": NUMBER}}},
+        "single_query_ms": TIMES,
+        "extrapolated_query_ms": TIMES,
+    },
+    TRAINING: {
+        "report": {
+            "steps": COUNT,
+            "rows": COUNT,
+            "measure?": (str, None),
+            "start_score?": (NUMBER, None),
+            "best_score?": (NUMBER, None),
+        },
+        "loss": [[NUMBER]],
+        "dev": [[NUMBER]],
+    },
+    SCORES: {
+        str: [{"task": str, "data": str, "measure": str, "value": NUMBER, "is_main": bool}],
+    },
+    RECORD: dict,
+}
+RECORD_SHAPE = {
+    "seconds": NUMBER,
+    "stages": [{"name": str, "outcome": str, "seconds": NUMBER, "driver_bytes?": COUNT}],
+    "gates?": [{"name": str, "limit": NUMBER, "value": (NUMBER, None), "is_met": bool}],
+    "price_per_hour?": (NUMBER, None),
+}
 
 
 @dataclass(slots=True)
@@ -48,7 +89,7 @@ class Found:
         storage = storage_at(place)
 
         def loaded(name: str) -> Any:  # noqa: ANN401
-            return json.loads(storage.read(name)) if storage.stat(name) is not None else None
+            return read_json(storage, name, SHAPES[name]) if storage.stat(name) else None
 
         if storage.stat(MANIFEST) is not None:
             artifact = Artifact.open(place)
@@ -59,9 +100,8 @@ class Found:
         if (training := loaded(TRAINING)) is not None:
             self.trainings[place.rstrip("/").rpartition("/")[2]] = training
         self.scores |= loaded(SCORES) or {}
-        record = loaded(RECORD)
-        if isinstance(record, dict) and "stages" in record:
-            self.record = record
+        if "stages" in (record := loaded(RECORD) or {}):  # else it is somebody else's file
+            self.record = checked(record, RECORD_SHAPE, f"{place}/{RECORD}")
 
     def _add_sources(self) -> None:
         """Pairs and vectors that clusters were made from, where they still are."""

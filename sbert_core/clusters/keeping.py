@@ -50,6 +50,10 @@ class Rule:
 
     def key(self, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         """What to sort rows by."""
+        if pa.types.is_nested(column.type):
+            raise ValueError(
+                f"column {self.column!r} holds {column.type}; rules order numbers, dates and texts"
+            )
         if self.values:
             return pc.index_in(column.cast(pa.string()), pa.array(self.values))
         if pa.types.is_dictionary(column.type):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.rows import FIELD, Text, opened, texts_of, write_parquet_copy
+from sbert_core.corpus.rows import FIELD, CorruptFile, Text, opened, texts_of, write_parquet_copy
 from sbert_core.storage import LocalStorage, Storage, storage_at
 
 START, END = "start_char", "end_char"  # of windows of long documents
@@ -45,6 +45,8 @@ class CorpusTexts:
     def __init__(self, corpus: Mapping[str, Any]) -> None:
         self.root: str = corpus["corpus"]
         self.template: str = corpus["text"]
+        if not FIELD.search(self.template):
+            raise ValueError(f"the manifest's text {self.template!r} names no column; it is broken")
         self.files = {
             file["path"]: CorpusFile(file["path"], file["size"], file["version"])
             for file in corpus["files"]
@@ -71,7 +73,7 @@ class CorpusTexts:
             rows = [places[n][1] for n in mine]
             try:
                 texts = self._texts(path, rows)
-            except (ChangedFile, OSError) as error:
+            except (ChangedFile, CorruptFile, OSError) as error:
                 self.notes.append(f"no texts of {path}: {error}")
                 continue
             for n, text in zip(mine, texts, strict=True):
@@ -91,13 +93,15 @@ def _parquet_texts(
     wanted = np.asarray(rows, np.int64)
     found: dict[int, Text] = {}
     names = list(dict.fromkeys(FIELD.findall(template)))
+    stored = [name for name in names if name not in partitions]
     with opened(storage, path) as file:
+        if missing := set(stored) - set(file.schema_arrow.names):
+            raise ChangedFile(f"{storage.uri}/{path} has no column {missing.pop()!r}")
         first = 0
         for group in range(file.metadata.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             here = np.unique(wanted[(wanted >= first) & (wanted < end)])
             if len(here):
-                stored = [name for name in names if name not in partitions]
                 table = file.read_row_group(group, columns=stored).take(here - first)
                 columns = {name: table[name].combine_chunks() for name in stored}
                 columns |= {
@@ -107,4 +111,6 @@ def _parquet_texts(
                 }
                 found |= dict(zip(here.tolist(), texts_of(columns, template), strict=True))
             first = end
+    if missing := set(wanted.tolist()) - set(found):
+        raise ChangedFile(f"{storage.uri}/{path} has no row {missing.pop()}")
     return [found[row] for row in wanted.tolist()]

@@ -7,9 +7,12 @@ CSV and JSON lines have no row ranges: `write_parquet_copy` rewrites them once.
 """
 
 import hashlib
+import io
+import logging
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +23,17 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.storage import Storage
+from sbert_core.storage import LocalStorage, Storage
 from sbert_core.text import invalid_reason
+
+log = logging.getLogger(__name__)
 
 BATCH_ROWS = 8192
 HASH_BYTES = 16
 # Types follow from the first block, and a row must fit in one: the default of 1 MiB is too small.
 BLOCK_BYTES = 64 * 2**20
 FIELD = re.compile(r"\{([^{}]+)\}")
+NULL_LINE = re.compile(rb"\n((?:\xef\xbb\xbf)?[ \t\r]*)null(?=[ \t\r]*(?:\n|\Z))")
 
 Text = str | bytes | None
 
@@ -42,27 +48,39 @@ class Layout:
     bytes_per_row: dict[str, float]
 
 
-def opened(storage: Storage, path: str) -> pq.ParquetFile:
-    """The Parquet file; a broken one names itself."""
-    try:
-        return pq.ParquetFile(pa.PythonFile(storage.open(path), "r"), pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise _reading_error(storage, path, error) from error
-
-
 class CorruptFile(ValueError):
     """A file that cannot be read."""
+
+
+@contextmanager
+def opened(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
+    """The Parquet file; a broken one names itself, at once or where its pages prove broken."""
+    try:
+        source = pa.PythonFile(storage.open(path), "r")
+        with pq.ParquetFile(source, pre_buffer=False) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise _reading_error(storage, path, error) from error
 
 
 def _reading_error(storage: Storage, path: str, error: Exception) -> Exception:
     """A corrupt file, unless the system itself failed: then the file may be fine."""
     if getattr(error, "errno", None) is not None or isinstance(error, pa.ArrowMemoryError):
         return error
-    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return _corrupt(storage, path, str(error).strip().splitlines()[0].rstrip("."))
+
+
+def _corrupt(storage: Storage, path: str, reason: str) -> CorruptFile:
     return CorruptFile(
         f"{storage.uri}/{path} cannot be read: {reason}; repair or remove it, or leave it out "
         "with --skip-corrupt"
     )
+
+
+def _refuse_fewer(storage: Storage, path: str, found: int, announced: int) -> None:
+    """A broken page may end a file before its time without any other sign."""
+    if found < announced:
+        raise _corrupt(storage, path, f"it ends at row {found} of {announced}")
 
 
 def layout_of(storage: Storage, path: str) -> Layout:
@@ -71,10 +89,17 @@ def layout_of(storage: Storage, path: str) -> Layout:
         meta = file.metadata
         sizes: dict[str, int] = {}
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+        is_flat = [file.schema.column(i).max_repetition_level == 0 for i in range(meta.num_columns)]
         for group in groups:
-            for column in (group.column(i) for i in range(group.num_columns)):
+            for i in range(group.num_columns):
+                column = group.column(i)
                 name = column.path_in_schema
                 sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
+                if is_flat[i] and column.num_values != group.num_rows:
+                    reason = f"{column.num_values} values of {name} in {group.num_rows} rows"
+                    raise _corrupt(storage, path, reason)
+        if sum(group.num_rows for group in groups) != meta.num_rows:
+            raise _corrupt(storage, path, "its row groups have other rows than it says")
         return Layout(
             num_rows=meta.num_rows,
             schema=file.schema_arrow,
@@ -96,19 +121,15 @@ def stream_rows(
             return
         row = int(ends[wanted[0]] - sizes[wanted[0]])
         end = first + num_rows
-        try:
-            batches = file.iter_batches(
-                BATCH_ROWS, row_groups=wanted, columns=names, use_threads=False
-            )
-            for batch in batches:
-                start, stop = max(0, first - row), min(batch.num_rows, end - row)
-                if stop > start:
-                    yield batch.slice(start, stop - start)
-                row += batch.num_rows
-                if row >= end:
-                    return
-        except (pa.ArrowException, OSError) as error:
-            raise _reading_error(storage, path, error) from error
+        batches = file.iter_batches(BATCH_ROWS, row_groups=wanted, columns=names, use_threads=False)
+        for batch in batches:
+            start, stop = max(0, first - row), min(batch.num_rows, end - row)
+            if stop > start:
+                yield batch.slice(start, stop - start)
+            row += batch.num_rows
+            if row >= end:
+                return
+        _refuse_fewer(storage, path, row, min(end, int(ends[wanted[-1]])))
 
 
 def texts_of(columns: dict[str, pa.Array], template: str) -> list[Text]:
@@ -179,14 +200,28 @@ def content_hash(text: str) -> bytes:
 def whole_table(
     storage: Storage, file: CorpusFile, text_columns: Iterable[str] | None = None
 ) -> pa.Table:
-    """All rows of a file of any format. Text columns stay text; None: all of a CSV are."""
+    """All rows of a file of any format. Text columns stay text; None: all of a CSV are.
+
+    Columns that share a name are left out: nobody could say which one is meant.
+    """
     if file.format is Format.PARQUET:
         with opened(storage, file.path) as parquet:
-            return parquet.read()
+            table = parquet.read()
+            _refuse_fewer(storage, file.path, table.num_rows, parquet.metadata.num_rows)
+            return _unambiguous(table, file)
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         copy = Path(folder) / "copy.parquet"
         write_parquet_copy(storage, file, text_columns, copy)
-        return pq.read_table(copy)
+        with opened(LocalStorage(copy.parent), copy.name) as parquet:
+            return _unambiguous(parquet.read(), file)
+
+
+def _unambiguous(table: pa.Table, file: CorpusFile) -> pa.Table:
+    names = table.column_names
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        log.warning("%s has several columns %r; none is read", file.path, twins[0])
+    return table.select([n for n, name in enumerate(names) if name not in twins])
 
 
 def write_parquet_copy(
@@ -242,4 +277,29 @@ def _json_batches(
     raw: pa.NativeFile, file: CorpusFile, text_columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     del file, text_columns  # JSON says itself what is text
-    yield from pa.json.open_json(raw, read_options=pa.json.ReadOptions(block_size=BLOCK_BYTES))
+    source = pa.PythonFile(_EmptyForNull(raw), "r")
+    yield from pa.json.open_json(source, read_options=pa.json.ReadOptions(block_size=BLOCK_BYTES))
+
+
+class _EmptyForNull(io.RawIOBase):
+    """Lines of JSON, with {} for null: pyarrow 26 dies of a block whose first line is null."""
+
+    def __init__(self, raw: pa.NativeFile) -> None:
+        self._raw = raw
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; whole lines, unless one is longer than that."""
+        data = self._rest
+        while len(data) < size and (more := self._raw.read(size - len(data))):
+            data += more
+        end = data.rfind(b"\n") + 1
+        if len(data) < size or not end:  # the last of all, or a part of a very long line
+            end = len(data)
+        data, self._rest = data[:end], data[end:]
+        if b"null" not in data:
+            return data
+        return NULL_LINE.sub(rb"\n\1{}", b"\n" + data)[1:]

@@ -20,8 +20,13 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 
 from sbert_core.encoder.batching import padded_batches
-from sbert_core.encoder.folder import read_pretrained
-from sbert_core.encoder.limits import DEFAULT_LENGTH, NO_LIMIT, num_positions
+from sbert_core.encoder.folder import loading, read_pretrained
+from sbert_core.encoder.limits import (
+    DEFAULT_LENGTH,
+    NO_LIMIT,
+    num_positions,
+    tokenizer_length,
+)
 from sbert_core.encoder.run import torch_threads_restored
 from sbert_core.hub import local_folder
 from sbert_core.threads import on_threads
@@ -54,7 +59,7 @@ class CrossEncoder:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model = model.eval().to(self.device)
         self.tokenizer = tokenizer
-        own = min(tokenizer.model_max_length, num_positions(model))
+        own = min(tokenizer_length(tokenizer), num_positions(model))
         own = own if own < NO_LIMIT else DEFAULT_LENGTH
         self.max_length = min(max_length or own, num_positions(model))
         self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -83,7 +88,8 @@ class CrossEncoder:
                 f"{folder} is no cross-encoder ({missing[0]} is missing); train one with "
                 "sbert train --cross-encoder"
             )
-        return cls(model, tokenizer, max_length=max_length, device=device, threads=threads)
+        with loading(folder):
+            return cls(model, tokenizer, max_length=max_length, device=device, threads=threads)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers' CrossEncoder and `load` open."""

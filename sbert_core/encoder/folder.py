@@ -7,12 +7,16 @@ Gives up: modules other than Transformer, Pooling, Dense and Normalize; pickled 
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
@@ -35,6 +39,27 @@ LEGACY_POOLING = {
     "pooling_mode_weightedmean_tokens": Pooling.WEIGHTED_MEAN,
     "pooling_mode_lasttoken": Pooling.LAST_TOKEN,
 }
+# Sizes that a library allocates for before it finds that the weights have others.
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings",
+         "type_vocab_size", "embedding_size")  # fmt: skip
+LAYERS_PER_TENSOR = 10  # some models share the weights of all their layers
+LONGEST_REASON = 300
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """What a library makes of a broken folder, as one line that names it."""
+    try:
+        yield
+    except (ValueError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - tokenizers raise Exception itself
+        raise _not_loading(folder, error) from error
+
+
+def _not_loading(folder: Path, error: Exception) -> ValueError:
+    reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+    return ValueError(f"{folder} does not load: {reason}; save or download the model again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +109,7 @@ def has_modules(folder: Path) -> bool:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    listing = _json(folder / "modules.json")
+    listing = _json(folder / "modules.json", list)
     modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
     known = {"Transformer", "Pooling", *HEAD_READERS}
     for kind, path in modules:
@@ -99,18 +124,21 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 def _read_layout(folder: Path, transformer: Path, pool: Path) -> Layout:
     written = [transformer / name for name in SETTINGS_NAMES if (transformer / name).is_file()]
-    settings = _json(written[0]) if written else {}
-    shared = _json(folder / "config_sentence_transformers.json")
-    pooling = _json(pool / "config.json")
+    settings = Settings(written[0] if written else transformer / SETTINGS_NAMES[0])
+    shared = Settings(folder / "config_sentence_transformers.json")
+    pooling = Settings(pool / "config.json")
+    prompts = shared.get("prompts", dict) or {}
+    if not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ValueError(f"{shared.path}: prompts are names with texts, not {prompts!r}")
     return Layout(
-        pooling=_pooling_modes(pooling, pool),
-        include_prompt=pooling.get("include_prompt", True),
-        max_length=settings.get("max_seq_length"),
-        lower_case=settings.get("do_lower_case", False),
-        prompts=shared.get("prompts", {}),
-        default_prompt_name=shared.get("default_prompt_name"),
-        truncate_dim=shared.get("truncate_dim"),
-        similarity=shared.get("similarity_fn_name") or "cosine",
+        pooling=_pooling_modes(pooling.values, pool),
+        include_prompt=pooling.get("include_prompt", bool) is not False,
+        max_length=settings.get("max_seq_length", int),
+        lower_case=settings.get("do_lower_case", bool) or False,
+        prompts=prompts,
+        default_prompt_name=shared.get("default_prompt_name", str),
+        truncate_dim=shared.get("truncate_dim", int),
+        similarity=shared.get("similarity_fn_name", str) or "cosine",
     )
 
 
@@ -167,9 +195,10 @@ def read_pretrained(
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True
         )
-    except (ValueError, OSError, KeyError, ImportError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{folder} does not load: {reason}") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any library, in any words
+        raise _not_loading(folder, error) from error
     finally:
         hf_logging.set_verbosity(quiet)
         hf_logging.enable_progress_bar()
@@ -185,12 +214,32 @@ def _read_config(folder: Path) -> PretrainedConfig:
         raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
     if getattr(config, "quantization_config", None) is not None:
         raise ValueError("the weights are quantised; use the float32 or float16 original")
+    _refuse_absurd(config, folder)
     # A folder may name an attention kernel that transformers would download and run.
     config._attn_implementation = None
     return config
 
 
+def _refuse_absurd(config: PretrainedConfig, folder: Path) -> None:
+    """Sizes beyond all weights would fill the memory, or build layers for hours."""
+    tensors = numbers = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]
+        tensors, numbers = tensors + len(shapes), numbers + sum(map(prod, shapes))
+    limits = dict.fromkeys(SIZES, numbers) | {"num_hidden_layers": LAYERS_PER_TENSOR * tensors}
+    for name, limit in limits.items():
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > limit:
+            raise ValueError(f"config.json says {name} is {value}; the weights are {numbers}")
+
+
 def _require_safetensors(folder: Path) -> None:
+    for listing in folder.glob("*.safetensors.index.json"):  # of weights in several files
+        names = _json(listing, dict).get("weight_map", {}).values()
+        for name in names:
+            if not str(name).endswith(".safetensors") or Path(name).name != name:
+                raise ValueError(f"{listing} names {name!r}, no safetensors file beside it")
     if any(folder.glob("*.safetensors")):
         return
     if pickles := sorted(path.name for path in folder.glob("*.bin")):
@@ -203,22 +252,18 @@ def _require_safetensors(folder: Path) -> None:
 
 def _read_dense(folder: Path) -> Dense:
     _require_safetensors(folder)
-    config = _json(folder / "config.json")
+    config = _json(folder / "config.json", dict)
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != (
         "sentence_embedding"
     ):
         raise ValueError(f"{folder}: a Dense module with residual or token input is not supported")
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    try:
-        linear = nn.Linear(
-            config["in_features"], config["out_features"], bias=config.get("bias", True)
-        )
-        dense = Dense(linear, activation)
-        weights = load_file(folder / "model.safetensors")
-        dense.load_state_dict({name: weight.float() for name, weight in weights.items()})
-    except (KeyError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{folder} does not load: {reason}") from error
+    weights = load_file(folder / "model.safetensors")
+    size = (config.get("out_features"), config.get("in_features"))
+    if "linear.weight" not in weights or tuple(weights["linear.weight"].shape) != size:
+        raise ValueError(f"{folder} does not load: its weights are not {size[1]} x {size[0]}")
+    dense = Dense(nn.Linear(size[1], size[0], bias=config.get("bias", True)), activation)
+    dense.load_state_dict({name: weight.float() for name, weight in weights.items()})
     return dense.eval()
 
 
@@ -288,14 +333,32 @@ def _write_dense(dense: Dense, folder: Path) -> None:
     )
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401
-    """Contents of a JSON file; an empty object if there is none."""
+class Settings:
+    """The values of a JSON file, by name and type; none of a file that is not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values: dict[str, Any] = _json(path, dict)
+
+    def get(self, name: str, kind: type) -> Any:  # noqa: ANN401
+        value = self.values.get(name)
+        is_flag = isinstance(value, bool) and kind is not bool  # to Python a flag is a number
+        if value is not None and (is_flag or not isinstance(value, kind)):
+            raise ValueError(f"{self.path}: {name} is {value!r}; expected {kind.__name__}")
+        return value
+
+
+def _json(path: Path, kind: type) -> Any:  # noqa: ANN401
+    """Contents of a JSON file; an empty one if there is none."""
     if not path.is_file():
-        return {}
+        return kind()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path} holds {type(found).__name__}; expected {kind.__name__}")
+    return found
 
 
 def _write_json(path: Path, value: object) -> None:

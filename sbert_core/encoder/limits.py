@@ -1,7 +1,7 @@
 """What a user asks of a model's lengths and sizes, checked against what it has."""
 
 import numpy as np
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sbert_core.encoder.flat import padding_idx
 from sbert_core.encoder.folder import Parts
@@ -21,8 +21,18 @@ def checked_length(parts: Parts, wanted: int | None) -> int:
                 "use at most that, or a model made for longer texts"
             )
         return wanted
-    length = min(parts.layout.max_length or parts.tokenizer.model_max_length, limit)
+    length = min(parts.layout.max_length or tokenizer_length(parts.tokenizer), limit)
     return length if length < NO_LIMIT else DEFAULT_LENGTH
+
+
+def tokenizer_length(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens the tokenizer says a text may have."""
+    try:
+        return int(tokenizer.model_max_length)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"model_max_length of the tokenizer is {tokenizer.model_max_length!r}; give a number"
+        ) from None
 
 
 def num_positions(model: PreTrainedModel) -> int:

@@ -24,7 +24,7 @@ from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
 from sbert_core.encoder.fingerprint import architecture, weights_digest
-from sbert_core.encoder.folder import Parts, read_parts, write_parts
+from sbert_core.encoder.folder import Parts, loading, read_parts, write_parts
 from sbert_core.encoder.head import Dense, sentence_vectors
 from sbert_core.encoder.limits import checked_dim, checked_length, positive
 from sbert_core.encoder.pooling import Pooling, pool
@@ -122,15 +122,17 @@ class Encoder:
         threads: batches that run at once on a CPU; as many as torch would use by default.
         """
         mode = None if pooling is None else Pooling(pooling)
-        return cls(
-            read_parts(local_folder(path_or_hub_id), mode),
-            device=device,
-            precision=Precision(precision),
-            max_length=max_length,
-            truncate_dim=truncate_dim,
-            token_budget=token_budget,
-            threads=threads,
-        )
+        folder = local_folder(path_or_hub_id)
+        with loading(folder):
+            return cls(
+                read_parts(folder, mode),
+                device=device,
+                precision=Precision(precision),
+                max_length=max_length,
+                truncate_dim=truncate_dim,
+                token_budget=token_budget,
+                threads=threads,
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers and `Encoder.load` open."""
@@ -330,6 +332,12 @@ class Encoder:
         return 0 if self._parts.layout.include_prompt else num_prompt_tokens
 
     def _full_dim(self) -> int:
-        widths = [m.linear.out_features for m in self._head if isinstance(m, Dense)]
-        states = self._model.config.hidden_size * len(self._parts.layout.pooling)
-        return widths[-1] if widths else states
+        width = self._model.config.hidden_size * len(self._parts.layout.pooling)
+        for linear in (module.linear for module in self._head if isinstance(module, Dense)):
+            if linear.in_features != width:
+                raise ValueError(
+                    f"a Dense module takes {linear.in_features} numbers, what stands before it "
+                    f"gives {width}; save the model again"
+                )
+            width = linear.out_features
+        return width

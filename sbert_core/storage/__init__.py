@@ -28,10 +28,16 @@ __all__ = [
 def storage_at(place: str | Path) -> Storage:
     """The storage a path or URI names."""
     text = str(place)
+    scheme, is_uri, rest = text.partition("://")
+    if is_uri and set(":@") & set(rest.partition("/")[0]):
+        # Said without the words themselves: they would stand in logs and manifests.
+        raise ValueError(
+            f"a {scheme}:// address holds a user, a password or a port; give s3://bucket/prefix, "
+            "and keys through AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     if text.startswith("s3://"):
         return ObjectStorage(text)
-    if "://" in text:
-        scheme = text.partition("://")[0]
+    if is_uri:
         raise ValueError(
             f"{text}: stores of kind {scheme}:// are not supported; use a path or s3://"
         )

@@ -1,13 +1,14 @@
 """Files of a folder on a local disk."""
 
 import contextlib
+import errno
 import fcntl
 import io
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
@@ -17,6 +18,8 @@ from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
 
 TEMPORARY = "_work/tmp"
 COPY_BYTES = 8 * 2**20
+# A folder, a link to itself, a name beyond all bounds: there is no file to be read.
+NO_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 class LocalStorage:
@@ -26,30 +29,50 @@ class LocalStorage:
         self.root = root.absolute()
         self.uri = str(self.root)
 
+    def path(self, name: str) -> Path:
+        """Where a file is. Names come from manifests too: none may lead out of the folder."""
+        if name.startswith("/") or "\0" in name or ".." in PurePosixPath(name).parts:
+            raise ValueError(f"{self.uri}: {name!r} is no name of a file in there; not opened")
+        return self.root / name
+
     def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
+        with self.open(name) as file:
+            return file.read()
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        with (self.root / name).open("rb") as file:
+        with self.open(name) as file:
             file.seek(start)
             return file.read(length)
 
     def buffer(self, name: str) -> pa.Buffer:
         """The file mapped, not read: taking a few rows of many costs a few pages."""
-        return pa.memory_map(str(self.root / name)).read_buffer()
+        with self.open(name) as file:
+            if not os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+                return pa.py_buffer(b"")
+        return pa.memory_map(str(self.path(name))).read_buffer()
 
     def open(self, name: str) -> BinaryIO:
-        return (self.root / name).open("rb")
+        path = self.path(name)
+        try:
+            return path.open("rb")
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} does not exist") from None
+        except OSError as error:
+            if error.errno in NO_FILE:
+                raise ValueError(f"{path} is no file: {error.strerror}") from None
+            raise
 
     def stat(self, name: str) -> Stat | None:
         try:
-            found = (self.root / name).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            found = self.path(name).stat()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, *NO_FILE):
+                return None
+            raise
         return Stat(name, found.st_size, str(found.st_mtime_ns))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        for folder, _, files in os.walk(self.root / prefix, followlinks=True):
+        for folder, _, files in os.walk(self.path(prefix), followlinks=True):
             for file in files:
                 name = (Path(folder) / file).relative_to(self.root).as_posix()
                 if (stat := self.stat(name)) is not None:
@@ -60,14 +83,14 @@ class LocalStorage:
 
     def put_file(self, name: str, source: Path) -> None:
         """The file itself if it is on the same disk, else its contents."""
-        target = self.root / name
+        target = self.path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as file:
             if source.stat().st_dev != target.parent.stat().st_dev:
                 self._put(name, file)
                 return
             os.fsync(file.fileno())
-        source.replace(target)
+        _moved(source, target)
 
     def work_folder(self) -> TemporaryDirectory:
         """A folder for files to be put here, on the same disk: it may hold more than /tmp can."""
@@ -75,7 +98,7 @@ class LocalStorage:
         return TemporaryDirectory(dir=self.root / TEMPORARY)
 
     def _put(self, name: str, source: BinaryIO) -> None:
-        target = self.root / name
+        target = self.path(name)
         temporary = self.root / TEMPORARY / f"{os.getpid()}-{secrets.token_hex(4)}"
         temporary.parent.mkdir(parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +107,7 @@ class LocalStorage:
                 shutil.copyfileobj(source, file, COPY_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(target)
+            _moved(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -101,18 +124,18 @@ class LocalStorage:
             os.close(handle)
 
     def link(self, source: str, target: str) -> None:
-        place = self.root / target
+        place = self.path(target)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)
         try:
-            place.hardlink_to(self.root / source)
+            place.hardlink_to(self.path(source))
         except OSError:  # a file system without hard links
             self.put(target, self.read(source))
 
     def delete(self, names: Iterable[str]) -> None:
         """Files and whole folders."""
         for name in names:
-            _remove(self.root / name)
+            _remove(self.path(name))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -147,6 +170,13 @@ class LocalStorage:
             if _is_at(handle, self.root / LOCK):
                 return handle
             os.close(handle)
+
+
+def _moved(source: Path, target: Path) -> None:
+    try:
+        source.replace(target)
+    except IsADirectoryError:
+        raise ValueError(f"{target} is a folder, a file belongs there; move it away") from None
 
 
 def _is_at(handle: int, path: Path) -> bool:

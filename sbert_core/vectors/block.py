@@ -72,5 +72,7 @@ def vectors_of(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # no chunk at all
         column = pa.array([], column.type)
+    if not pa.types.is_fixed_size_list(column.type):
+        raise ValueError(f"vectors are lists of one length, not {column.type}")
     dim = column.type.list_size
     return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)

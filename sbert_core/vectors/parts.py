@@ -20,6 +20,7 @@ from sbert_core.corpus.rows import HASH_BYTES, content_hash
 from sbert_core.storage import Storage
 from sbert_core.text import invalid_reason
 from sbert_core.vectors.block import Block, vectors_of
+from sbert_core.vectors.reading import columns_of, hash_in, part_table
 
 HASH = pa.binary(HASH_BYTES)
 CHUNK_COLUMNS = ("doc_id", "chunk", "start_char", "end_char")
@@ -189,6 +190,7 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str] | None = None) -> pa
         ],
         row_group_size=max(1, table.num_rows),
         data_page_version="1.0",
+        write_page_checksum=True,
         write_statistics=[n for n in names if not n.startswith("vector.")],
     )
     return sink.getvalue()
@@ -207,10 +209,9 @@ def put_table(
 
 def block_of_part(storage: Storage, name: str) -> Block:
     """A written part as a source of vectors. A document's row is the place of its first vector."""
-    with pq.ParquetFile(pa.BufferReader(storage.buffer(name))) as file:
-        has_chunks = "chunk" in file.schema_arrow.names
-        columns = ["vector", "num_tokens", "num_lost_tokens"]
-        table = file.read([*columns, *CHUNK_COLUMNS[1:]] if has_chunks else columns)
+    columns = ["vector", "num_tokens", "num_lost_tokens"]
+    has_chunks = "chunk" in columns_of(storage, name)
+    table = part_table(storage, name, [*columns, *CHUNK_COLUMNS[1:]] if has_chunks else columns)
     place = np.arange(table.num_rows)
     facts = {
         "row": place,
@@ -227,10 +228,13 @@ def block_of_part(storage: Storage, name: str) -> Block:
 
 
 def document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-    """Of each document in a part: its place, its content hash as two uint64, its id."""
-    with pq.ParquetFile(pa.BufferReader(storage.buffer(name))) as file:
-        has_chunks = "chunk" in file.schema_arrow.names
-        table = file.read(["content_hash", *(["chunk", "doc_id"] if has_chunks else ["id"])])
+    """Of each document in a part: its place, its content hash as two uint64, its id.
+
+    What is taken over is checked here: a part's name holds its hash.
+    """
+    has_chunks = "chunk" in columns_of(storage, name)
+    columns = ["content_hash", *(["chunk", "doc_id"] if has_chunks else ["id"])]
+    table = part_table(storage, name, columns, hash_in(name))
     place = np.arange(table.num_rows)
     if has_chunks:
         place = np.flatnonzero(table["chunk"].to_numpy() == 0)
@@ -242,5 +246,4 @@ def document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray
 
 def quarantined_ids(storage: Storage, name: str) -> pa.Array:
     """Ids of the rows in a quarantine file."""
-    with pq.ParquetFile(pa.BufferReader(storage.buffer(name))) as file:
-        return file.read(["id"])["id"].combine_chunks()
+    return part_table(storage, name, ["id"], hash_in(name))["id"].combine_chunks()

@@ -60,6 +60,13 @@ class Nodes:
             if title.startswith("ray::") and not title.startswith(IDLE)
         ]
 
+    def processes(self) -> list[int]:
+        """Everything that runs on any node."""
+        nodes = [self.cluster.head_node, *self.workers]
+        kinds = [kind for node in nodes for kind in node.all_processes.values()]
+        own = [info.process.pid for kind in kinds for info in kind]
+        return [*own, *descendants(own)]
+
     def shutdown(self) -> None:
         self.cluster.shutdown()
         for name in QUICK:

@@ -26,6 +26,11 @@ from ray.cluster_utils import Cluster
 from pipelines.session import job_session
 
 MOST_GROWN_MB = {"driver": 60.0, "gcs": 40.0, "raylet": 40.0}
+# The head remembers 100,000 dead actors and tasks by itself; so few that half an hour fills them.
+FORGETFUL = {
+    "RAY_maximum_gcs_destroyed_actor_cached_count": "50",
+    "RAY_task_events_max_num_task_in_gcs": "500",
+}
 KEPT_ROUNDS = 3  # corpora of this many rounds come back, so old vectors are reused too
 
 
@@ -34,6 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1800.0)
     options = parser.parse_args()
     os.environ["RAY_AUTH_MODE"] = "disabled"
+    os.environ.update(FORGETFUL)
     node = {"num_cpus": 2, "object_store_memory": 150 * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=node)
     try:
