@@ -89,7 +89,7 @@ def join_part(
     """Write the edges between new rows, in blocks, and old ones; and which new rows equal old."""
     board = Board(job.run)
     writer = EdgeWriter(job.storage, part.edges_name(job), starts)
-    vectors = job.b.decoded(part.piece, part.piece.sha256)
+    vectors = job.b.decoded(part.piece)  # its hash was checked when it was first joined
     places, weight = np.arange(len(vectors)), np.ones(len(vectors), np.int64)
     if large is not None:
         ids = job.b.table(part.piece, ["id"])["id"]
