@@ -197,7 +197,7 @@ def _checked(path: Path, tree: dict[str, Any], address: str | None) -> JobFile:
         options = stages[name] if isinstance(stages[name], dict) else {}
         made[name] = _spec(name, options, wiring.inputs(name), path)
     return JobFile(
-        path=path,
+        path=path.absolute(),  # Ray may take the working directory of a submitted job away
         out=out,
         corpus=corpus,
         stages=made,

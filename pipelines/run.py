@@ -174,7 +174,7 @@ class Run:
 
     def _write(self) -> None:
         facts = {
-            "job": str(self.job.path.absolute()),
+            "job": str(self.job.path),
             "run": run_id(),
             "started": self.began,
             "seconds": round(time.time() - self.began, 2),

@@ -128,7 +128,7 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         with _environment(QUIET | token):
             try:
-                with contextlib.chdir(home), _own_signals(), _silent_start():
+                with _working_in(home), _own_signals(), _silent_start():
                     _connect(home, address, num_cpus)
                 _held.append(address)
                 yield
@@ -150,6 +150,18 @@ def _own_signals() -> Iterator[None]:
     yield
     if threading.current_thread() is threading.main_thread() and handler is not None:
         signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    """By handle, not by name: Ray unpacks the folder of a submitted job anew under its feet."""
+    before = os.open(".", os.O_RDONLY)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
 
 
 @contextlib.contextmanager
@@ -176,7 +188,7 @@ def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
     if address is not None:
         try:
             _knock(address)
-            ray.init(address=address, logging_level=logging.ERROR)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, AuthenticationError) as error:
             raise Unsettled(
                 f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "

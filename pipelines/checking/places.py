@@ -23,7 +23,7 @@ MODELS = frozenset({"base", "baselines", "model", "models", "rerank", "tokenizer
 
 def relative_places(job: JobFile) -> dict[str, str]:
     """What `out` and `corpus` of the job lead to is named once, by them."""
-    folder = job.path.absolute().parent
+    folder = job.path.parent
     found = {
         name: place
         for name, place in (("out", job.out), ("corpus", job.corpus))

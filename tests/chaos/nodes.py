@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kills import Job, descendants
 from ray.cluster_utils import Cluster
+from s3 import free_ports
 
 # A dead node is found out after 3 s instead of 20.
 QUICK = {
@@ -33,7 +34,10 @@ class Nodes:
         os.environ.update(QUICK)
         head = {"num_cpus": 0, "object_store_memory": 150 * 2**20, "include_dashboard": False}
         if dashboard_port is not None:
+            # Its agent takes jobs, at a port that only one head of a machine can have by itself.
+            [agent_port] = free_ports(1)
             head |= {"include_dashboard": True, "dashboard_port": dashboard_port}
+            head |= {"dashboard_agent_listen_port": agent_port}
         self.dashboard = f"http://127.0.0.1:{dashboard_port}"
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.workers = [self.cluster.add_node(**NODE) for _ in range(number)]
@@ -92,13 +96,17 @@ class Stage:
 
 
 def calm(name: str, words: Callable, result: Callable, folder: Path) -> Stage:
-    """The stage, after a run in peace."""
-    out = folder / f"{name}-calm"
-    began = time.monotonic()
-    job = Job(words(out), folder / f"{name}.log")
-    job.start()
-    assert job.wait() == 0, job.log.read_text()
-    return Stage(name, words, result, result(out), time.monotonic() - began)
+    """The stage, after two runs in peace: the first finds nothing in the caches."""
+    seconds, results = [], []
+    for out in (folder / f"{name}-cold", folder / f"{name}-calm"):
+        began = time.monotonic()
+        job = Job(words(out), folder / f"{name}.log")
+        job.start()
+        assert job.wait() == 0, job.log.read_text()
+        seconds.append(time.monotonic() - began)
+        results.append(result(out))
+    assert results[0] == results[1]
+    return Stage(name, words, result, results[0], min(seconds))
 
 
 def struck(stage: Stage, kind: str, nodes: Nodes, rng: random.Random, out: Path) -> float | None:
