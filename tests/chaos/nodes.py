@@ -74,7 +74,7 @@ class Nodes:
     def shutdown(self) -> None:
         self.cluster.shutdown()
         for name in QUICK:
-            del os.environ[name]
+            os.environ.pop(name, None)
 
 
 def raylet_of(node: Any) -> int:  # noqa: ANN401
