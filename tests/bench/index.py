@@ -53,7 +53,7 @@ from sbert_core.vectors.reading import part_table, unit_vectors
 KINDS = ("hnsw", "faiss:IVF4096,PQ48", "faiss:IVF1024,Flat")
 K = 10
 NUM_QUERIES = 2000
-NUM_TITLES = 500
+NUM_TITLES = 1000
 SEARCH_ROUNDS = 7
 MEMORY = {"driver": (b"driver",), "shard": (b"build_shard",), "other": (b"ray::",)}
 
@@ -290,7 +290,7 @@ def titles_cross(docs: Path, model: str, work: Path) -> Path:
     sbert("prepare", work / "titles.parquet", "--out", work / "shards", "--format", "scored",
           "--columns", "a,b,score")  # fmt: skip
     sbert("train", work / "shards", "--base", model, "--out", work / "cross", "--cross-encoder",
-          "--lr", 5e-5, "--max-length", 256)  # fmt: skip
+          "--lr", 2e-4, "--max-length", 128)  # fmt: skip
     return work / "cross"
 
 
