@@ -30,7 +30,7 @@ from pipelines.session import shared_session
 from pipelines.specs import DedupSpec, EmbedSpec, RunSpec
 from sbert_core.clusters.keeping import LENGTH, columns_of, parse_rules
 from sbert_core.corpus.files import Corpus, Format, find_corpus
-from sbert_core.corpus.rows import whole_table
+from sbert_core.corpus.formats import whole_table
 from sbert_core.neighbours.chance import by_chance
 from sbert_core.vectors.pieces import sampled
 

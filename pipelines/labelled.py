@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.rows import decoded, whole_table
+from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.rows import decoded
 from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)

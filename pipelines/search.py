@@ -21,7 +21,7 @@ from pipelines.session import job_session
 from pipelines.specs import SearchSpec
 from sbert_core.corpus.fetching import CorpusTexts
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.rows import whole_table
+from sbert_core.corpus.formats import whole_table
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from workers.search_shard import SearchJob, encode_queries, search_shard
 

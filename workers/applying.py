@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sbert_core.corpus.files import CorpusFile, Format
+from sbert_core.corpus.formats import whole_table
 from sbert_core.corpus.leaving_out import write_without
-from sbert_core.corpus.rows import opened, whole_table
+from sbert_core.corpus.rows import opened
 from sbert_core.storage import Storage, storage_at
 
 

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.rows import decoded, is_text, opened, whole_table
+from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.rows import decoded, is_text, opened
 from sbert_core.storage import Storage, storage_at
 from sbert_core.training.examples import (
     ExampleFormat,

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from pipelines.artifacts import Artifact, DataFile
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.rows import whole_table
+from sbert_core.corpus.formats import whole_table
 from sbert_core.storage import storage_at
 from sbert_core.vectors.reading import check_part, columns_schema
 

@@ -25,8 +25,9 @@ from pipelines.room import wait_for_room
 from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import Corpus, CorpusFile
+from sbert_core.corpus.formats import write_parquet_copy
 from sbert_core.corpus.reading import Reading
-from sbert_core.corpus.rows import FIELD, CorruptFile, write_parquet_copy
+from sbert_core.corpus.rows import FIELD, CorruptFile
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
 from workers.embedder import EncoderSetup, UnitEmbedder

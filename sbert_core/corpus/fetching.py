@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.rows import FIELD, CorruptFile, Text, opened, texts_of, write_parquet_copy
+from sbert_core.corpus.formats import write_parquet_copy
+from sbert_core.corpus.rows import FIELD, CorruptFile, Text, opened, texts_of
 from sbert_core.storage import LocalStorage, Storage, storage_at
 
 START, END = "start_char", "end_char"  # of windows of long documents

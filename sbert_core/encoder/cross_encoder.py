@@ -20,7 +20,8 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 
 from sbert_core.encoder.batching import padded_batches
-from sbert_core.encoder.folder import loading, read_pretrained
+from sbert_core.encoder.folder import read_pretrained
+from sbert_core.encoder.foreign import loading
 from sbert_core.encoder.limits import (
     DEFAULT_LENGTH,
     NO_LIMIT,

@@ -7,22 +7,25 @@ Gives up: modules other than Transformer, Pooling, Dense and Normalize; pickled 
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 from transformers.utils import logging as hf_logging
 
+from sbert_core.encoder.foreign import (
+    Settings,
+    json_in,
+    not_loading,
+    refuse_absurd,
+    require_safetensors,
+)
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pooling import Pooling
 
@@ -39,27 +42,6 @@ LEGACY_POOLING = {
     "pooling_mode_weightedmean_tokens": Pooling.WEIGHTED_MEAN,
     "pooling_mode_lasttoken": Pooling.LAST_TOKEN,
 }
-# Sizes that a library allocates for before it finds that the weights have others.
-SIZES = ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings",
-         "type_vocab_size", "embedding_size")  # fmt: skip
-LAYERS_PER_TENSOR = 10  # some models share the weights of all their layers
-LONGEST_REASON = 300
-
-
-@contextmanager
-def loading(folder: Path) -> Iterator[None]:
-    """What a library makes of a broken folder, as one line that names it."""
-    try:
-        yield
-    except (ValueError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - tokenizers raise Exception itself
-        raise _not_loading(folder, error) from error
-
-
-def _not_loading(folder: Path, error: Exception) -> ValueError:
-    reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
-    return ValueError(f"{folder} does not load: {reason}; save or download the model again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +91,7 @@ def has_modules(folder: Path) -> bool:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    listing = _json(folder / "modules.json", list)
+    listing = json_in(folder / "modules.json", list)
     modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
     known = {"Transformer", "Pooling", *HEAD_READERS}
     for kind, path in modules:
@@ -174,7 +156,7 @@ def read_pretrained(
 
     num_outputs: of a classifier; a head of another size in the folder is replaced by a new one.
     """
-    _require_safetensors(folder)
+    require_safetensors(folder)
     quiet = hf_logging.get_verbosity()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
@@ -198,7 +180,7 @@ def read_pretrained(
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - of any library, in any words
-        raise _not_loading(folder, error) from error
+        raise not_loading(folder, error) from error
     finally:
         hf_logging.set_verbosity(quiet)
         hf_logging.enable_progress_bar()
@@ -214,45 +196,15 @@ def _read_config(folder: Path) -> PretrainedConfig:
         raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
     if getattr(config, "quantization_config", None) is not None:
         raise ValueError("the weights are quantised; use the float32 or float16 original")
-    _refuse_absurd(config, folder)
+    refuse_absurd(config, folder)
     # A folder may name an attention kernel that transformers would download and run.
     config._attn_implementation = None
     return config
 
 
-def _refuse_absurd(config: PretrainedConfig, folder: Path) -> None:
-    """Sizes beyond all weights would fill the memory, or build layers for hours."""
-    tensors = numbers = 0
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, "pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]
-        tensors, numbers = tensors + len(shapes), numbers + sum(map(prod, shapes))
-    limits = dict.fromkeys(SIZES, numbers) | {"num_hidden_layers": LAYERS_PER_TENSOR * tensors}
-    for name, limit in limits.items():
-        value = getattr(config, name, None)
-        if isinstance(value, int) and value > limit:
-            raise ValueError(f"config.json says {name} is {value}; the weights are {numbers}")
-
-
-def _require_safetensors(folder: Path) -> None:
-    for listing in folder.glob("*.safetensors.index.json"):  # of weights in several files
-        names = _json(listing, dict).get("weight_map", {}).values()
-        for name in names:
-            if not str(name).endswith(".safetensors") or Path(name).name != name:
-                raise ValueError(f"{listing} names {name!r}, no safetensors file beside it")
-    if any(folder.glob("*.safetensors")):
-        return
-    if pickles := sorted(path.name for path in folder.glob("*.bin")):
-        raise ValueError(
-            f"{folder} holds only a pickle ({pickles[0]}), which can run code when opened; convert "
-            "it where you trust it: load the model and save_pretrained(..., as safetensors)"
-        )
-    raise ValueError(f"{folder} holds no model: *.safetensors not found")
-
-
 def _read_dense(folder: Path) -> Dense:
-    _require_safetensors(folder)
-    config = _json(folder / "config.json", dict)
+    require_safetensors(folder)
+    config = json_in(folder / "config.json", dict)
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != (
         "sentence_embedding"
     ):
@@ -331,34 +283,6 @@ def _write_dense(dense: Dense, folder: Path) -> None:
     save_file(
         {k: v.contiguous() for k, v in dense.state_dict().items()}, folder / "model.safetensors"
     )
-
-
-class Settings:
-    """The values of a JSON file, by name and type; none of a file that is not there."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.values: dict[str, Any] = _json(path, dict)
-
-    def get(self, name: str, kind: type) -> Any:  # noqa: ANN401
-        value = self.values.get(name)
-        is_flag = isinstance(value, bool) and kind is not bool  # to Python a flag is a number
-        if value is not None and (is_flag or not isinstance(value, kind)):
-            raise ValueError(f"{self.path}: {name} is {value!r}; expected {kind.__name__}")
-        return value
-
-
-def _json(path: Path, kind: type) -> Any:  # noqa: ANN401
-    """Contents of a JSON file; an empty one if there is none."""
-    if not path.is_file():
-        return kind()
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, kind):
-        raise ValueError(f"{path} holds {type(found).__name__}; expected {kind.__name__}")
-    return found
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -24,7 +24,8 @@ from sbert_core.encoder.backbone import backbone_for
 from sbert_core.encoder.batching import Batch, BatchPath
 from sbert_core.encoder.encoded import Encoded
 from sbert_core.encoder.fingerprint import architecture, weights_digest
-from sbert_core.encoder.folder import Parts, loading, read_parts, write_parts
+from sbert_core.encoder.folder import Parts, read_parts, write_parts
+from sbert_core.encoder.foreign import loading
 from sbert_core.encoder.head import Dense, sentence_vectors
 from sbert_core.encoder.limits import checked_dim, checked_length, positive
 from sbert_core.encoder.pooling import Pooling, pool

@@ -25,7 +25,7 @@ from ray.cluster_utils import Cluster
 
 from pipelines.session import job_session
 
-MOST_GROWN_MB = {"driver": 60.0, "gcs": 40.0, "raylet": 40.0}
+MOST_GROWN_MB = {"driver": 20.0, "gcs": 10.0, "raylet": 10.0}
 # The head remembers 100,000 dead actors and tasks by itself; so few that half an hour fills them.
 FORGETFUL = {
     "RAY_maximum_gcs_destroyed_actor_cached_count": "50",

@@ -11,9 +11,10 @@ import pytest
 
 from sbert_core.corpus.fetching import CorpusTexts
 from sbert_core.corpus.files import CorpusFile, find_corpus
+from sbert_core.corpus.formats import write_parquet_copy
 from sbert_core.corpus.leaving_out import write_without
 from sbert_core.corpus.reading import IdKind, Reading
-from sbert_core.corpus.rows import CorruptFile, decoded, layout_of, texts_of, write_parquet_copy
+from sbert_core.corpus.rows import CorruptFile, decoded, layout_of, texts_of
 from sbert_core.corpus.units import MAX_ROWS, rows_per_unit, units_of
 from sbert_core.corpus.where import Where
 from sbert_core.storage import LocalStorage, storage_at
