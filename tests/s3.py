@@ -92,7 +92,7 @@ class S3Server:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that no client is given by chance (32,768 up), nor 10,000 higher, as the server takes."""
+    """Below those that clients are given by chance, and so with 10,000 more, which it takes too."""
     found = []
     for port in random.Random(time.time()).sample(range(10_000, 22_700), 1000):
         if len(found) < number and is_free(port) and is_free(port + 10_000):
