@@ -101,7 +101,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         },
         "facts": {"compared_fresh": bool, "kept": {str: COUNT}, "removed": {str: COUNT}},
     },
-    "shards": {"spec": {"format": str, "classes": ([str], None)}, "facts": {"rows_in": COUNT}},
+    "shards": {"spec": {"format": str, "classes": ([str], None)}, "facts": {"rows_in?": COUNT}},
 }
 # Of these, files hold the rows that are counted; those of an index hold dead ones too.
 COUNTED = ("vectors", "pairs", "clusters")

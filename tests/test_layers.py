@@ -18,7 +18,7 @@ FORBIDDEN = {
 }
 # A file of the encoder imports only files above it.
 READING_ORDER = (
-    "batching tokens attention linear flat backbone pooling head encoded folder "
+    "batching tokens attention linear flat backbone pooling head encoded foreign folder "
     "limits prompts fingerprint run cross_encoder probe model windows documents"
 ).split()
 
