@@ -96,7 +96,7 @@ class Stage:
 
 
 def calm(name: str, words: Callable, result: Callable, folder: Path) -> Stage:
-    """The stage, after runs in peace; two where time counts: the first has nothing in the caches."""
+    """The stage, after runs in peace; two where time counts: the first finds cold caches."""
     seconds, results = [], []
     for out in (folder / f"{name}-cold", folder / f"{name}-calm")[not ROUNDS :]:
         began = time.monotonic()
