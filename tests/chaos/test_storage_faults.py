@@ -127,6 +127,7 @@ def fill() -> None:
     pytest.fail("the store never filled up")
 
 
+@long_form
 def test_torn_files_of_a_killed_run_count_for_nothing(
     corpus, minilm_folder, ray_address, want, tmp_path
 ):
