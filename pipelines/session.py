@@ -29,6 +29,8 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # else Ray's own C++ log lines reach the terminal
+    # Tracebacks of Ray Data's own helpers, whose results nobody asks for; we ask for all of ours.
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
     # A task whose worker is killed for lack of memory is tried again without end by default.
     "RAY_task_oom_retries": "3",
     # Ray Train sees what its workers report only when it looks, every 2 s by itself.
