@@ -92,9 +92,12 @@ class S3Server:
 
 
 def free_ports(number: int) -> list[int]:
-    """Below those that clients are given by chance, and so with 10,000 more, which it takes too."""
+    """Between those of Ray's workers (10,002 to 19,999) and those that clients are given by chance.
+
+    The store takes one 10,000 higher as well.
+    """
     found = []
-    for port in random.Random(time.time()).sample(range(10_000, 22_700), 1000):
+    for port in random.Random(time.time()).sample(range(20_000, 22_700), 1000):
         if len(found) < number and is_free(port) and is_free(port + 10_000):
             found.append(port)
     return found

@@ -19,7 +19,8 @@ import broken
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from broken import FileCase, FolderCase, JobCase, Lines, Parquet
+from broken import FileCase, FolderCase, JobCase
+from broken_files import Lines, Parquet, plain_columns
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from torch import nn
@@ -148,7 +149,7 @@ def world(tmp_path_factory, ray_address, bert_folder):
     (base / "elsewhere").write_text("not ours")
     at = world.path
     at("corpus").mkdir(parents=True)
-    table = pa.table(broken.plain_columns())
+    table = pa.table(plain_columns())
     pq.write_table(table, at("corpus") / "x.parquet", row_group_size=5)
     void = {"id": ["void"], "text": pa.array([None], pa.string()), "year": [0]}
     pq.write_table(pa.table(void), at("corpus") / "y.parquet")

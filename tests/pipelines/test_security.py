@@ -1,19 +1,9 @@
-"""What is not trusted stays outside: clients without the token, pickles, foreign files, secrets."""
+"""What is not trusted stays outside: pickles, code that comes with a model, foreign files."""
 
 import ast
-import contextlib
 import json
-import os
 import pickle
-import secrets
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +14,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from embedding import rows_of, sentences, write_corpus
-from s3 import BUCKET, KEY, NO_SERVER, SECRET, WEED, S3Server
+from poison import Poison
 from synthetic import random_vectors, write_vectors
 
 import sbert_core.neighbours.index
@@ -34,126 +24,15 @@ from pipelines.cli import main
 from pipelines.open_index import Index
 from pipelines.specs import IndexSpec
 from sbert_core.encoder import Encoder
-from sbert_core.storage import LocalStorage, storage_at
+from sbert_core.storage import LocalStorage
 from workers.index_shard import IndexJob, Queries, build_shard, measure_shard
 from workers.search_shard import SearchJob, search_shard
 
-BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.timeout(300)]
 
 
-def sbert(*words, env: dict[str, str], seconds: float = 240) -> subprocess.CompletedProcess:
-    words = [str(word) for word in (BIN / "sbert", *words)]
-    return subprocess.run(
-        words, env=env, capture_output=True, text=True, timeout=seconds, check=False
-    )
-
-
-# -- the token -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def head():
-    """Address of a head that asks for a token, and the file with the token."""
-    folder = Path(tempfile.mkdtemp(prefix="sb", dir="/tmp"))  # short: unix sockets lie below it
-    token = folder / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
-    words = ["start", "--head", "--block", "--include-dashboard=false", f"--port={port}"]
-    words += [f"--temp-dir={folder / 'r'}", "--num-cpus=3", f"--object-store-memory={150 * 2**20}"]
-    environment = {
-        **client(folder),
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-    }
-    process = None
-    try:
-        for _ in range(3):  # it gives up after 30 s, which a busy machine may need
-            with (folder / "log").open("w") as log:
-                process = subprocess.Popen(
-                    [BIN / "ray", *words],
-                    env=environment,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            if is_up(process, folder / "log"):
-                break
-        else:
-            raise AssertionError((folder / "log").read_text())
-        yield f"127.0.0.1:{port}", token
-    finally:
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_up(process: subprocess.Popen, log: Path) -> bool:
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if "Ray runtime started" in log.read_text():
-            return True
-        time.sleep(0.2)
-    return False
-
-
-def client(home: Path) -> dict[str, str]:
-    """An environment that knows no token."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_A")}
-    return {**kept, "HOME": str(home), "PATH": f"{BIN}:{os.environ['PATH']}"}
-
-
-@pytest.mark.ray
-def test_client_without_the_token_is_refused_in_one_line(head, bert_folder, tmp_path):
-    """Both at once: each asks Ray for half a minute."""
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(5))})
-    strangers = {"none": {}, "wrong": {"RAY_AUTH_TOKEN": "f" * 64}}
-    clients = []
-    for name, own in strangers.items():
-        words = ["embed", corpus, "--model", bert_folder, "--out", tmp_path / name]
-        clients.append(
-            subprocess.Popen(
-                [BIN / "sbert", *words, "--address", head[0]],
-                env={**client(tmp_path), "RAY_AUTH_MODE": "token", **own},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    for name, process in zip(strangers, clients, strict=True):
-        said = process.communicate(timeout=240)[1]
-        assert process.returncode == 2, said
-        [line] = said.strip().splitlines()
-        assert line.startswith("error: ") and head[0] in line and "token" in line
-        assert not (tmp_path / name / "_manifest.json").exists()
-
-
-@pytest.mark.ray
-def test_client_with_the_token_works(head, bert_folder, tmp_path):
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(5))})
-    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(head[1])}
-    words = ["embed", corpus, "--model", bert_folder, "--out", tmp_path / "out"]
-    done = sbert(*words, "--address", head[0], env=client(tmp_path) | own)
-    assert done.returncode == 0, done.stderr
-    assert "5 vectors" in done.stdout
-    assert head[1].read_text() not in done.stdout + done.stderr
-
-
 # -- no pickle, no code ----------------------------------------------------------------------------
-
-
-class Poison:
-    """Leaves a mark when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple:
-        return os.mkdir, (str(self.mark),)
 
 
 def test_poison_works(tmp_path):
@@ -396,110 +275,3 @@ def test_names_in_artifacts_do_not_leave_their_folder(tmp_path):
             with pytest.raises(ValueError, match="is no name of a file in there"):
                 call()
     assert (tmp_path / "precious").read_text() == "mine"
-
-
-# -- secrets ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bucket(tmp_path):
-    with S3Server(tmp_path).running():
-        yield BUCKET
-
-
-class Watch(threading.Thread):
-    """Looks for secrets while a job runs: in the titles of all processes and in Ray's files."""
-
-    def __init__(self, folder: Path, words: list[str]) -> None:
-        super().__init__(daemon=True)
-        self.folder = folder
-        self.words = [word.encode() for word in words]
-        self.found: set[str] = set()
-        self.files: set[str] = set()
-        self.titles = 0
-        self.over = threading.Event()
-
-    def run(self) -> None:
-        while not self.over.wait(0.3):
-            titles = list(Path("/proc").glob("[0-9]*/cmdline"))
-            logs = [path for path in self.folder.rglob("*") if path.suffix in LOGGED]
-            self.titles = max(self.titles, len(titles))
-            self.files |= {path.name for path in logs}
-            for path in [*titles, *logs]:
-                self._look(path)
-
-    def _look(self, path: Path) -> None:
-        try:
-            data = path.read_bytes() if path.is_file() else b""
-        except OSError:  # gone, or a process that has just ended
-            return
-        if any(word in data for word in self.words):
-            self.found.add(str(path))
-
-    def stop(self) -> None:
-        self.over.set()
-        self.join()
-
-
-LOGGED = {".log", ".out", ".err", ".txt", ".json", ".yaml"}
-
-
-@pytest.mark.ray
-@pytest.mark.skipif(WEED is None, reason=NO_SERVER)
-def test_credentials_are_in_no_file_line_or_title(bucket, bert_folder, tmp_path):
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of([*sentences(30), None])})
-    storage_at(f"{bucket}/corpus").put("x.parquet", (corpus / "x.parquet").read_bytes())
-    home = Path(tempfile.mkdtemp(prefix="sb", dir="/tmp"))
-    environment = {**client(home), "TMPDIR": str(home)}
-    watch = Watch(home, [SECRET, KEY])
-    watch.start()
-    said = []
-    try:
-        for words, code in (
-            (("embed", f"{bucket}/corpus", "--model", bert_folder, "--out", f"{bucket}/v"), 0),
-            (("pairs", f"{bucket}/v", "--out", f"{bucket}/p", "--threshold", "0.5"), 0),
-            (("report", f"{bucket}/v", "--out", tmp_path / "report.html"), 0),
-            (("embed", f"{bucket}/none", "--model", bert_folder, "--out", f"{bucket}/w"), 2),
-        ):
-            done = sbert(*words, "--debug", "--json-log", env=environment)
-            assert done.returncode == code, done.stderr
-            said.append(done.stdout + done.stderr)
-    finally:
-        watch.stop()
-        shutil.rmtree(home, ignore_errors=True)
-    assert not watch.found
-    assert watch.titles > 5 and "raylet.out" in watch.files  # it has looked
-    for word in (SECRET, KEY):
-        assert word not in "".join(said)
-        for stat in storage_at(bucket).list():
-            assert word.encode() not in storage_at(bucket).read(stat.name), stat.name
-        for path in tmp_path.glob("report.*"):
-            assert word not in path.read_text()
-
-
-@pytest.mark.skipif(WEED is None, reason=NO_SERVER)
-def test_refused_credentials_are_not_repeated(bucket, bert_folder, tmp_path):
-    wrong = "wrong-but-secret-all-the-same"
-    environment = {**client(tmp_path), "AWS_SECRET_ACCESS_KEY": wrong}
-    words = ["embed", f"{bucket}/corpus", "--model", bert_folder, "--out", f"{bucket}/v"]
-    done = sbert(*words, "--debug", "--json-log", env=environment)
-    assert done.returncode == 2, done.stderr
-    assert "check the credentials" in done.stderr.splitlines()[-1]
-    assert not any(word in done.stdout + done.stderr for word in (wrong, KEY, SECRET))
-
-
-@pytest.mark.parametrize("key", ["AKIA:sec/ret+planted", "AKIA:secretplanted"])
-@pytest.mark.parametrize("place", ["corpus", "--out", "--model"])
-def test_credentials_in_an_address_are_refused_and_not_repeated(key, place, bert_folder, tmp_path):
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(5))})
-    places = {"corpus": corpus, "--out": tmp_path / "out", "--model": bert_folder}
-    places[place] = f"s3://{key}@bucket/x"
-    words = ["embed", places["corpus"], "--out", places["--out"], "--model", places["--model"]]
-    done = CliRunner().invoke(main, [*map(str, words), "--debug", "--json-log"])
-    assert done.exit_code == 2, done.output
-    assert "give s3://bucket/prefix, and keys through AWS_ACCESS_KEY_ID" in done.output
-    assert "planted" not in done.output and "AKIA" not in done.output
-    left = [
-        path for path in tmp_path.rglob("*") if path.is_file() and b"planted" in path.read_bytes()
-    ]
-    assert left == []

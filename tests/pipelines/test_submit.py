@@ -1,14 +1,8 @@
 """`sbert submit` against a real head with token auth, and what can be told without one."""
 
 import asyncio
-import os
-import secrets
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -22,6 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from embedding import rows_of, sentences, table_of, write_corpus
+from heads import BIN, token_head
 from ray.job_submission import JobStatus
 
 from pipelines.checking.places import MODELS, PLACES, relative_places
@@ -32,7 +27,6 @@ from pipelines.submit import Request, ShownLog, exit_code_of
 
 pytestmark = [pytest.mark.timeout(240)]
 
-BIN = Path(sys.executable).parent
 SBERT = BIN / "sbert"
 SECRET = "planted-in-the-environment"
 # Words of options that name no place.
@@ -147,66 +141,11 @@ def test_secrets_are_not_in_what_is_printed_of_a_spec():
 # -- a real head -----------------------------------------------------------------------------------
 
 
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [own.getsockname()[1] for own in sockets]
-    for own in sockets:
-        own.close()
-    return ports
-
-
 @pytest.fixture(scope="module")
 def head():
     """URL of a head's dashboard, and the environment of a client with its token."""
-    folder = Path(tempfile.mkdtemp(prefix="sb", dir="/tmp"))  # short: unix sockets lie below it
-    token = folder / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("RAY_A")}
-    environment = plain | {
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-    }
-    port, dashboard, agent, client = free_ports(4)
-    command = [str(BIN / "ray"), "start", "--head", "--block", "--include-dashboard=true"]
-    options = {
-        "port": port,
-        "dashboard-host": "127.0.0.1",
-        "dashboard-port": dashboard,
-        "dashboard-agent-listen-port": agent,
-        "ray-client-server-port": client,
-        "temp-dir": folder / "r",
-        "num-cpus": 3,
-        "object-store-memory": 150 * 2**20,
-    }
-    with (folder / "log").open("w") as log:
-        started = subprocess.Popen(
-            [*command, *(f"--{name}={value}" for name, value in options.items())],
-            env=environment | {"RAY_AUTH_MODE": "token"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        wait_for(dashboard, started)
-        yield f"http://127.0.0.1:{dashboard}", environment
-    finally:
-        os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def wait_for(port, process):
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the head did not start"
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError("the head has no dashboard")
+    with token_head() as found:
+        yield found.dashboard, found.environment
 
 
 @pytest.fixture(scope="module")
