@@ -181,11 +181,14 @@ class Speeds:
         """The same function, overheard."""
 
         def overheard(rows: int, tokens: int, remark: str = "") -> None:
-            total = self._seen[-1][1] if self._seen else 0
-            self._seen.append((time.monotonic(), total + tokens))
+            self._seen.append((time.monotonic(), self.tokens + tokens))
             advance(rows, tokens, remark)
 
         return overheard
+
+    @property
+    def tokens(self) -> int:
+        return self._seen[-1][1] if self._seen else 0
 
     def points(self, most: int = 60) -> list[list[float]]:
         """Seconds since the first work was seen, and the speed since the point before."""

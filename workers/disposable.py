@@ -3,9 +3,11 @@
 In:  texts of a unit that is suspected of killing its workers.
 Out: their Documents; a text that alone killed the process twice has that as its reason.
 
-A process may also be killed from outside. So nothing is held against a text before it was alone.
+A process may also be killed from outside. So nothing is held against a text before it was alone,
+and then only if another text is survived: under a lack of memory none is.
 """
 
+import errno
 import multiprocessing
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,6 +18,7 @@ from sbert_core.encoder.documents import Documents
 
 DEADLY = "kills the encoder's process"
 DEATHS_ALONE = 2
+HARMLESS = "a"
 MAX_ROUNDS = 5
 
 
@@ -38,9 +41,10 @@ def without_deadly(setup: Setup, texts: list[object]) -> Documents:
             if documents is not None:
                 return _renumbered(documents, np.array(kept, np.int64), deadly)
             deadly |= _deadly(process, texts, kept)
-        raise RuntimeError(
+        raise OSError(
+            errno.ENOMEM,
             f"the encoder's process died {MAX_ROUNDS} times over {len(texts)} texts that do not "
-            "kill it one by one; look for a lack of memory"
+            "kill it one by one; look for a lack of memory",
         )
     finally:
         process.stop()
@@ -50,8 +54,14 @@ def _deadly(process: "_Process", texts: list[object], numbers: list[int]) -> set
     """Halve what died until single texts are left."""
     if len(numbers) == 1:
         text = [texts[numbers[0]]]
-        deaths = sum(process.encoded(text) is None for _ in range(DEATHS_ALONE))
-        return set(numbers) if deaths == DEATHS_ALONE else set()
+        if any(process.encoded(text) is not None for _ in range(DEATHS_ALONE)):
+            return set()
+        if process.encoded([HARMLESS]) is None:
+            raise OSError(
+                errno.ENOMEM,
+                "the encoder's process dies of any text; look for a lack of memory",
+            )
+        return set(numbers)
     middle = len(numbers) // 2
     found: set[int] = set()
     for half in (numbers[:middle], numbers[middle:]):
@@ -103,8 +113,8 @@ class _Process:
             loaded = self.pipe.recv()
         except (EOFError, OSError):
             self.stop()
-            raise RuntimeError(
-                "a process died while it loaded the model; look for a lack of memory, then repeat"
+            raise OSError(
+                errno.ENOMEM, "a process died while it loaded the model; look for a lack of memory"
             ) from None
         if isinstance(loaded, BaseException):
             raise loaded

@@ -1,5 +1,6 @@
 """Actor: units of a corpus -> parts, with one warm encoder."""
 
+import errno
 import secrets
 import threading
 import time
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import ray
 
 from sbert_core.corpus.units import Unit
 from sbert_core.encoder import Encoder
@@ -24,7 +26,7 @@ from workers.units import UnitJob, is_own, needs_others
 
 # A unit whose workers died this often is suspected of killing them.
 SUSPECT_DEATHS = 2
-MAX_DEATHS = 12
+MAX_DEATHS = 12  # then nothing is tried again: neither a unit nor loading the model
 PLAIN_BATCH = 32  # what a plain loop over a model uses by default
 
 
@@ -71,14 +73,31 @@ class UnitEmbedder:
         self.setup = setup
         self.board = Board(board)
         keep_freed_memory()
-        self.encoder = setup.load()
         self.model_turn = threading.Lock()
+        # Ray starts an actor that was killed again without end, under the same id.
+        with _Deaths(job, f"start-{ray.get_runtime_context().get_actor_id()}") as deaths:
+            self.num_load_deaths = deaths.number
+            if deaths.number < MAX_DEATHS:
+                self.encoder = setup.load()
 
     @errors_as_rows
     def __call__(self, batch: pa.Table) -> pa.Table:
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()
-        with _Deaths(self.job, unit) as deaths:
+        if self.num_load_deaths >= MAX_DEATHS:
+            raise OSError(
+                errno.ENOMEM,
+                f"a worker died {self.num_load_deaths} times while it loaded the model; look for a "
+                "lack of memory",
+            )
+        with _Deaths(self.job, unit.name) as deaths:
+            if deaths.number >= MAX_DEATHS:
+                raise OSError(
+                    errno.ENOMEM,
+                    f"{deaths.number} workers died on rows {unit.first_row} to "
+                    f"{unit.first_row + unit.num_rows} of {unit.path}, even with every row apart; "
+                    "look for a lack of memory",
+                )
             account = self._embedded(unit, start, deaths)
         return_freed_memory()
         return account
@@ -159,18 +178,12 @@ def _num_padding(lengths: np.ndarray) -> int:
 
 
 class _Deaths:
-    """How many workers died while they had this unit: marks that nobody took away."""
+    """How many workers died over this: marks that nobody took away."""
 
-    def __init__(self, job: UnitJob, unit: Unit) -> None:
+    def __init__(self, job: UnitJob, what: str) -> None:
         self.storage = job.storage
-        self.folder = f"{job.work}/attempts/{unit.name}"
+        self.folder = f"{job.work}/attempts/{what}"
         self.number = sum(1 for _ in self.storage.list(self.folder))
-        if self.number >= MAX_DEATHS:
-            raise RuntimeError(
-                f"{self.number} workers died on rows {unit.first_row} to "
-                f"{unit.first_row + unit.num_rows} of {unit.path}, even with every row apart; "
-                "look for a lack of memory, then remove the attempts in _work and repeat"
-            )
         self.mark = f"{self.folder}/{secrets.token_hex(8)}"
         self.storage.put(self.mark, b"")
 
@@ -178,5 +191,5 @@ class _Deaths:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The worker lives: its mark goes. After success the unit has nothing to answer for."""
+        """The worker lives: its mark goes. After success there is nothing to answer for."""
         self.storage.delete([self.folder] if error[0] is None else [self.mark])

@@ -24,6 +24,7 @@ from pipelines.ray_tasks import as_they_come, in_order
 from pipelines.room import wait_for_room
 from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
+from pipelines.stillness import ended_if_still
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.formats import write_parquet_copy
 from sbert_core.corpus.reading import Reading
@@ -39,11 +40,10 @@ from workers.units import UnitJob
 log = logging.getLogger(__name__)
 
 SCAN_ROWS = 1_000_000
-# Ray Data tries a unit again without end; the worker itself counts the deaths of each unit and
-# gives up. An actor that dies before its first unit is counted here.
+# Ray Data tries a unit again without end; the workers themselves count their deaths and give up.
+# An actor whose start fails with an error is counted here.
 MAX_START_DEATHS = 5
 IN_FLIGHT = 2  # units of an actor: one has the model, the other reads or writes
-NO_PROGRESS_SECONDS = 4 * 3600
 
 
 class Fleet(contextlib.ExitStack):
@@ -53,6 +53,7 @@ class Fleet(contextlib.ExitStack):
         super().__init__()
         self.spec = spec
         self.num_actors = 0
+        self.num_done = 0
         self.speeds = Speeds()
         self._is_connected = False
 
@@ -163,20 +164,21 @@ class Fleet(contextlib.ExitStack):
         num_gpus = self._gpus_per_actor()
         wait_for_room({"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)})
         self.num_actors = min(self._num_actors(num_gpus), len(units))
-        results = []
-        with progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance:
-            with polled(job.generation, self.speeds.beside(advance)):
-                dataset = _units_dataset(units).map_batches(
-                    UnitEmbedder,
-                    batch_size=1,
-                    batch_format="pyarrow",
-                    compute=self._pool(len(units)),
-                    fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
-                    num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
-                    **({"num_gpus": num_gpus} if num_gpus else {}),
-                )
-                results = self._watched(dataset, len(units))
-        return results
+        with (
+            progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance,
+            polled(job.generation, self.speeds.beside(advance)),
+            ended_if_still(self._progress),
+        ):
+            dataset = _units_dataset(units).map_batches(
+                UnitEmbedder,
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=self._pool(len(units)),
+                fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
+                num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
+                **({"num_gpus": num_gpus} if num_gpus else {}),
+            )
+            return self._watched(dataset, len(units))
 
     def _pool(self, num_units: int) -> ActorPoolStrategy:
         """As many actors as were asked for; else as many as fit now and, on a cluster, later."""
@@ -198,6 +200,7 @@ class Fleet(contextlib.ExitStack):
         totals = dict.fromkeys(("num_bad", "num_deaths", "model_seconds"), 0.0)
         for row in _rows(dataset):
             done.append(row)
+            self.num_done = len(done)
             for name in totals:
                 totals[name] += row[name]
             if row["num_deaths"]:
@@ -217,6 +220,9 @@ class Fleet(contextlib.ExitStack):
                 / self.num_actors,
             )
         return done
+
+    def _progress(self) -> tuple[int, int]:
+        return self.num_done, self.speeds.tokens
 
     def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
         """Pass 2 in plain tasks: reading and writing, no model."""
@@ -283,7 +289,7 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     context.target_max_block_size = None
     context.enable_progress_bars = False
     context.memory_usage_poll_interval_s = None
-    context.execution_no_progress_timeout_s = NO_PROGRESS_SECONDS
+    context.execution_no_progress_timeout_s = -1  # it sees units alone; see ended_if_still
     context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
     # A pool that may grow does when all actors have what they can hold; by itself Ray Data waits
     # for more than IN_FLIGHT allows.

@@ -79,7 +79,12 @@ def hungry(plain, self, texts, **options):
     waste = [bytearray(b"x" * 2**26) for _ in range(96)]
     return plain(self, texts, **options)
 
+def heavy(plain, *args, **options):
+    waste = [bytearray(b"x" * 2**26) for _ in range(96)]
+    return plain(*args, **options)
+
 PLANS = {
+    "heavy": ("sbert_core.encoder.model", "Encoder", "load", heavy),
     "hungry": ("sbert_core.encoder.model", "Encoder", "encode_report", hungry),
     "deadly": ("sbert_core.encoder.model", "Encoder", "encode_report", deadly),
     "full": ("sbert_core.storage", "LocalStorage", "put", full),
