@@ -7,8 +7,10 @@ one costs 1 % of a core: Ray wakes each a hundred times a second.
 import contextlib
 import secrets
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import ray
 from ray.exceptions import RayError
 from ray.experimental.internal_kv import (
     _internal_kv_del,
@@ -47,6 +49,21 @@ class Board:
             _internal_kv_put(
                 self.key, f"{self.rows} {self.tokens} {self.remark}", namespace=NAMESPACE
             )
+
+
+@contextlib.contextmanager
+def starting(run: str) -> Iterator[int]:
+    """How often this actor has died in this block: Ray starts one that was killed without end.
+
+    Not counted in files: an actor that starts late would write where a job that is done tidies up.
+    """
+    key = f"{run}-start/{ray.get_runtime_context().get_actor_id()}"
+    num_deaths = int(_internal_kv_get(key, namespace=NAMESPACE) or 0)
+    _internal_kv_put(key, str(num_deaths + 1), namespace=NAMESPACE)
+    try:
+        yield num_deaths
+    finally:
+        _internal_kv_del(key, namespace=NAMESPACE)
 
 
 class Totals(NamedTuple):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import ray
 
 from sbert_core.corpus.units import Unit
 from sbert_core.encoder import Encoder
@@ -17,7 +16,7 @@ from sbert_core.encoder.documents import Documents, encoded_documents
 from sbert_core.encoder.windows import Long
 from sbert_core.vectors.block import Block, write_block
 from sbert_core.vectors.dtypes import stored
-from workers.board import Board
+from workers.board import Board, starting
 from workers.disposable import without_deadly
 from workers.errors import errors_as_rows
 from workers.memory import keep_freed_memory, peak_private_bytes, return_freed_memory
@@ -74,10 +73,8 @@ class UnitEmbedder:
         self.board = Board(board)
         keep_freed_memory()
         self.model_turn = threading.Lock()
-        # Ray starts an actor that was killed again without end, under the same id.
-        with _Deaths(job, f"start-{ray.get_runtime_context().get_actor_id()}") as deaths:
-            self.num_load_deaths = deaths.number
-            if deaths.number < MAX_DEATHS:
+        with starting(board) as self.num_load_deaths:
+            if self.num_load_deaths < MAX_DEATHS:
                 self.encoder = setup.load()
 
     @errors_as_rows
@@ -90,7 +87,7 @@ class UnitEmbedder:
                 f"a worker died {self.num_load_deaths} times while it loaded the model; look for a "
                 "lack of memory",
             )
-        with _Deaths(self.job, unit.name) as deaths:
+        with _Deaths(self.job, unit) as deaths:
             if deaths.number >= MAX_DEATHS:
                 raise OSError(
                     errno.ENOMEM,
@@ -178,11 +175,11 @@ def _num_padding(lengths: np.ndarray) -> int:
 
 
 class _Deaths:
-    """How many workers died over this: marks that nobody took away."""
+    """How many workers died while they had this unit: marks that nobody took away."""
 
-    def __init__(self, job: UnitJob, what: str) -> None:
+    def __init__(self, job: UnitJob, unit: Unit) -> None:
         self.storage = job.storage
-        self.folder = f"{job.work}/attempts/{what}"
+        self.folder = f"{job.work}/attempts/{unit.name}"
         self.number = sum(1 for _ in self.storage.list(self.folder))
         self.mark = f"{self.folder}/{secrets.token_hex(8)}"
         self.storage.put(self.mark, b"")
@@ -191,5 +188,5 @@ class _Deaths:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The worker lives: its mark goes. After success there is nothing to answer for."""
+        """The worker lives: its mark goes. After success the unit has nothing to answer for."""
         self.storage.delete([self.folder] if error[0] is None else [self.mark])

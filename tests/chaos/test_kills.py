@@ -25,21 +25,21 @@ KINDS = ("driver", "actor", "write task")
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Repeats across units, so that both passes have work; some bad rows."""
-    texts = sentences(3000, longest=100)
-    repeats = random.Random(1).choices(texts, k=300)
+    texts = sentences(1600, longest=100)
+    repeats = random.Random(1).choices(texts, k=160)
     folder = tmp_path_factory.mktemp("chaos")
-    files = {"a.parquet": [*texts[:1500], None], "b.parquet": [*texts[1500:], *repeats, ""]}
+    files = {"a.parquet": [*texts[:800], None], "b.parquet": [*texts[800:], *repeats, ""]}
     columns = {name: rows_of(own, 10_000 * i) for i, (name, own) in enumerate(files.items())}
     return write_corpus(folder, columns)
 
 
 def words(corpus, out, model) -> list[str]:
-    options = ["--unit-rows", "256", "--actors", "2"]
+    options = ["--unit-rows", "128", "--actors", "2"]
     return ["embed", str(corpus), "--out", str(out), "--model", str(model), *options]
 
 
 def test_kills_at_random_moments_change_no_byte(corpus, minilm_folder, ray_address, tmp_path):
-    embed(corpus, tmp_path / "calm", minilm_folder, unit_rows=256, address=ray_address)
+    embed(corpus, tmp_path / "calm", minilm_folder, unit_rows=128, address=ray_address)
     rng = random.Random(int(os.environ.get("SBERT_CHAOS_SEED", "7")))
     pending = [KINDS[number % len(KINDS)] for number in range(KILLS)]
     rng.shuffle(pending)
@@ -119,24 +119,24 @@ def sabotaged(tmp_path, plan: str) -> dict[str, str]:
 
 
 def test_row_that_kills_its_process_is_quarantined_alone(minilm_folder, tmp_path):
-    texts = sentences(40)
-    texts[27] = "a deadly word"
+    texts = sentences(16)
+    texts[11] = "a deadly word"
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(texts)})
     out = tmp_path / "out"
-    options = [*words(corpus, out, minilm_folder), "--unit-rows", "20"]
+    options = [*words(corpus, out, minilm_folder), "--unit-rows", "8"]
     job = Job(options, tmp_path / "log", sabotaged(tmp_path, "deadly"))
     job.start()
     assert job.wait() == 0, job.log.read_text()
     bad = [(row["id"], row["reason"]) for row in quarantine_of(out)]
-    assert bad == [("r27", "kills the encoder's process")]
-    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(40) if n != 27]
+    assert bad == [("r11", "kills the encoder's process")]
+    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(16) if n != 11]
 
 
 def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, ray_address, tmp_path):
     out = tmp_path / "out"
-    small = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(1500))})
+    small = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(750))})
     options = words(small, out, minilm_folder)
-    here = {"unit_rows": 256, "address": ray_address}
+    here = {"unit_rows": 128, "address": ray_address}
     embed(small, out, minilm_folder, limit=1, **here)
     before = published_bytes(out)
     job = Job(options, tmp_path / "full.log", sabotaged(tmp_path, "full"))
@@ -146,7 +146,7 @@ def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, ray_address,
     assert "No space left on device; 0 of 6 units are saved" in last
     assert published_bytes(out) == before
     embed(small, out, minilm_folder, **here)
-    assert len(table_of(out)) == 1500
+    assert len(table_of(out)) == 750
     assert_nothing_but_the_published(out)
 
 

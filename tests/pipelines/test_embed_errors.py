@@ -168,9 +168,9 @@ def command(corpus, out, model, *words):
 def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
     ray_address, bert_folder, minilm_folder, tmp_path
 ):
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(4000, longest=120))})
+    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(2000, longest=120))})
     out = tmp_path / "out"
-    words = ["--address", ray_address, "--unit-rows", "250", "--actors", "2"]
+    words = ["--address", ray_address, "--unit-rows", "125", "--actors", "2"]
     for number, stop in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
         process = subprocess.Popen(
             command(corpus, out, minilm_folder, *words), stderr=subprocess.PIPE, text=True
@@ -182,9 +182,9 @@ def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
         assert "units are saved, the same command goes on from there" in error.splitlines()[-1]
         assert not (out / "_manifest.json").exists()
         assert not (out / "_ray").exists()
-    report = embed(corpus, out, minilm_folder, address=ray_address, unit_rows=250, actors=2)
-    assert report.embedded <= 4000 - 8 * 250
-    assert report.rows == 4000
+    report = embed(corpus, out, minilm_folder, address=ray_address, unit_rows=125, actors=2)
+    assert report.embedded <= 2000 - 8 * 125
+    assert report.rows == 2000
 
 
 def wait_for(condition, process, seconds=120):
