@@ -13,6 +13,7 @@ from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 from pipelines.artifacts import PartialWork
 from pipelines.metrics import observe
 from pipelines.room import wait_for_room
+from pipelines.stopping import stop_if_told
 
 TASKS_PER_CPU = 2
 LAST_SECONDS = 15.0
@@ -36,6 +37,7 @@ def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[i
             while waiting and len(running) < _most_at_once():
                 number, arguments = waiting.pop()
                 running[remote.remote(*arguments)] = number
+            stop_if_told()
             left = len(waiting) + len(running)
             counts = {"units_total": len(calls), "units_done": len(calls) - left}
             observe(function.__name__, **counts, queue_depth=len(waiting))

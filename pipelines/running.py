@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from pipelines import stopping
 from pipelines.logs import configure_logs, stage_named
 
 EXIT_UNEXPECTED = 1
@@ -19,7 +20,7 @@ EXIT_BAD_INPUT = 2
 EXIT_PARTIAL = 3
 EXIT_GATE = 4
 EXIT_BUSY = 5
-# From SIGTERM on; schedulers kill after 30. A Ray that was told to go as well may answer nobody.
+# From the signal on; schedulers kill after 30. A Ray that was told to go as well may answer nobody.
 MOST_LAST_SECONDS = 23.0
 STOPPED = "stopped; the same command goes on from what is saved"
 # Stages with an output that may hold how they ended; `run` sees to its own.
@@ -51,7 +52,10 @@ def run_call(stage: str, debug: bool, json_log: bool, *arguments: object) -> Any
 
 def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  # noqa: ANN401
     configure_logs(json_log, debug)
-    signal.signal(signal.SIGTERM, _interrupted)  # as Ctrl-C: preempted jobs save what they have
+    stopping.forget()
+    for number in (signal.SIGINT, signal.SIGTERM):  # preempted jobs save what they have
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell
+            signal.signal(number, _interrupted)
     try:
         return call()
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -71,6 +75,7 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
 
 
 def _interrupted(number: int, frame: object) -> None:
+    stopping.tell()
     last = threading.Timer(MOST_LAST_SECONDS, _leave)
     last.daemon = True
     last.start()

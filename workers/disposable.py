@@ -51,10 +51,10 @@ def without_deadly(setup: Setup, texts: list[object]) -> Documents:
 
 
 def _deadly(process: "_Process", texts: list[object], numbers: list[int]) -> set[int]:
-    """Halve what died until single texts are left."""
+    """Halve what just died until single texts are left."""
     if len(numbers) == 1:
         text = [texts[numbers[0]]]
-        if any(process.encoded(text) is not None for _ in range(DEATHS_ALONE)):
+        if any(process.encoded(text) is not None for _ in range(1, DEATHS_ALONE)):
             return set()
         if process.encoded([HARMLESS]) is None:
             raise OSError(

@@ -25,6 +25,7 @@ from pipelines.room import wait_for_room
 from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
 from pipelines.stillness import ended_if_still
+from pipelines.stopping import stop_if_told
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.formats import write_parquet_copy
 from sbert_core.corpus.reading import Reading
@@ -199,6 +200,7 @@ class Fleet(contextlib.ExitStack):
         done: list[dict[str, Any]] = []
         totals = dict.fromkeys(("num_bad", "num_deaths", "model_seconds"), 0.0)
         for row in _rows(dataset):
+            stop_if_told()
             done.append(row)
             self.num_done = len(done)
             for name in totals:

@@ -119,17 +119,17 @@ def sabotaged(tmp_path, plan: str) -> dict[str, str]:
 
 
 def test_row_that_kills_its_process_is_quarantined_alone(minilm_folder, tmp_path):
-    texts = sentences(16)
-    texts[11] = "a deadly word"
+    texts = sentences(8)
+    texts[6] = "a deadly word"
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(texts)})
     out = tmp_path / "out"
-    options = [*words(corpus, out, minilm_folder), "--unit-rows", "8"]
+    options = [*words(corpus, out, minilm_folder), "--unit-rows", "4"]
     job = Job(options, tmp_path / "log", sabotaged(tmp_path, "deadly"))
     job.start()
     assert job.wait() == 0, job.log.read_text()
     bad = [(row["id"], row["reason"]) for row in quarantine_of(out)]
-    assert bad == [("r11", "kills the encoder's process")]
-    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(16) if n != 11]
+    assert bad == [("r6", "kills the encoder's process")]
+    assert table_of(out)["id"].to_pylist() == [f"r{n}" for n in range(8) if n != 6]
 
 
 def test_full_disk_is_one_line_and_the_rerun_goes_on(minilm_folder, ray_address, tmp_path):

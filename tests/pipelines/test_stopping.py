@@ -1,0 +1,70 @@
+"""Jobs that are told to stop do; so do those that stand still, but not those that are slow."""
+
+import itertools
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pipelines.stillness import ended_if_still
+
+pytestmark = pytest.mark.timeout(60)
+
+JOB = """
+import os, signal, threading
+from contextlib import suppress
+import pipelines.demo
+from pipelines.running import run_call
+from pipelines.stillness import ended_if_still
+from pipelines.stopping import stop_if_told
+
+def run():
+{body}
+
+pipelines.demo.run = run
+run_call("demo", False, False)
+"""
+# The main thread waits for something that never comes, as it does inside a stuck Ray.
+STILL = """
+    with ended_if_still(lambda: 0, seconds=0.5):
+        threading.Event().wait()
+"""
+# Ctrl-C comes while a library runs that swallows it.
+SWALLOWED = """
+    with suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+    while True:
+        stop_if_told()
+"""
+
+
+def ended(body: str) -> list[str]:
+    """What a job says that ends with saved work."""
+    words = [sys.executable, "-c", JOB.format(body=body)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 3, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_standing_still_ends_with_saved_work():
+    reason, last = ended(STILL)
+    assert "nothing was done for" in reason and "lack of memory" in reason
+    assert "the same command goes on" in last
+
+
+def test_a_swallowed_interrupt_is_not_forgotten():
+    [last] = ended(SWALLOWED)
+    assert "the same command goes on" in last
+
+
+def test_slow_progress_goes_on(monkeypatch):
+    """The signal would come within 0.3 s if a look that differs did not count."""
+    is_ended = threading.Event()
+    monkeypatch.setattr("os.kill", lambda pid, number: is_ended.set())
+    counted = itertools.count()
+    with ended_if_still(lambda: next(counted) // 30, seconds=0.3):
+        assert not is_ended.wait(1.5)
+    with ended_if_still(lambda: 0, seconds=0.3):
+        assert is_ended.wait(5)
