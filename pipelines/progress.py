@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from pipelines.metrics import observe
+from sbert_core.threads import beside
 from workers import board
 
 log = logging.getLogger(__name__)
@@ -208,9 +209,8 @@ class Speeds:
 @contextmanager
 def polled(run: str, advance: Advance) -> Iterator[None]:
     """Show what workers write on the run's board; one out of reach costs only the display."""
-    stop = threading.Event()
 
-    def poll() -> None:
+    def poll(stop: threading.Event) -> None:
         rows = tokens = 0
         while True:
             is_last = stop.wait(POLL_SECONDS)
@@ -223,11 +223,8 @@ def polled(run: str, advance: Advance) -> Iterator[None]:
                 return
 
     board.wipe(run)
-    thread = threading.Thread(target=poll, daemon=True, name="progress")
-    thread.start()
     try:
-        yield
+        with beside(poll, "progress"):
+            yield
     finally:
-        stop.set()
-        thread.join()
         board.wipe(run)

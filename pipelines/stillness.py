@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sbert_core.threads import beside
+
 log = logging.getLogger(__name__)
 
 # Far more than a model takes to load, or a lost node to be replaced.
@@ -24,9 +26,8 @@ def ended_if_still(
     progress: Callable[[], object], seconds: float = STILL_SECONDS
 ) -> Iterator[None]:
     """End this process if the progress of what is done meanwhile stays the same for so long."""
-    stop = threading.Event()
 
-    def watch() -> None:
+    def watch(stop: threading.Event) -> None:
         seen, since = progress(), time.monotonic()
         while not stop.wait(seconds / LOOKS):
             if (now := progress()) != seen:
@@ -40,10 +41,5 @@ def ended_if_still(
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
-    thread = threading.Thread(target=watch, daemon=True, name="stillness")
-    thread.start()
-    try:
+    with beside(watch, "stillness"):
         yield
-    finally:
-        stop.set()
-        thread.join()

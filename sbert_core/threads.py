@@ -1,4 +1,4 @@
-"""Two ways to keep cores busy: fetch the next input ahead, and work on several threads.
+"""Threads: fetch the next input ahead, work on several, watch beside what is done.
 
 In:  an iterable and a function.
 Out: the same items, or the same calls, sooner. The first error stops the rest and is raised.
@@ -7,9 +7,23 @@ Out: the same items, or the same calls, sooner. The first error stops the rest a
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+@contextmanager
+def beside(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """What is done meanwhile has a watch, whose event says that it is over."""
+    stop = threading.Event()
+    thread = threading.Thread(target=watch, args=(stop,), daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def ahead(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:

@@ -23,6 +23,7 @@ from torch import nn
 from sbert_core.encoder import Encoder, Precision
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.folder import read_parts
+from sbert_core.threads import beside
 
 COMPARED_TEXTS = 256
 WARMING_TEXTS = 1000
@@ -161,18 +162,13 @@ def flops_per_token(encoder: Encoder, lengths: np.ndarray) -> float:
 def utilization_sampled(device: torch.device) -> Iterator[list[float]]:
     """Shares of time the GPU was busy, as its driver says; none on a CPU or without pynvml."""
     samples: list[float] = []
-    stop = threading.Event()
 
-    def sample() -> None:
+    def sample(stop: threading.Event) -> None:
         while not stop.wait(SAMPLE_SECONDS):
             samples.append(torch.cuda.utilization(device) / 100)
 
-    with contextlib.ExitStack() as stack:
-        if _has_utilization(device):
-            thread = threading.Thread(target=sample, daemon=True)
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(stop.set)
+    is_told = _has_utilization(device)
+    with beside(sample, "utilization") if is_told else contextlib.nullcontext():
         yield samples
 
 
