@@ -6,8 +6,9 @@ import time
 import pytest
 from click.testing import CliRunner
 from embedding import rows_of, sentences, write_corpus
+from kills import Job
 
-from pipelines.artifacts import PartialWork, Writer
+from pipelines.artifacts import Artifact, PartialWork, Writer
 from pipelines.cli import main
 from pipelines.patience import patience
 from pipelines.room import num_fitting, wait_for_room
@@ -60,3 +61,22 @@ def test_a_second_run_exits_or_waits(tmp_path):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
+
+
+@pytest.mark.ray
+def test_a_second_command_exits_with_5_or_waits(ray_address, bert_folder, tmp_path):
+    corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of(sentences(20))})
+    out = tmp_path / "out"
+    words = ["embed", str(corpus), "--out", str(out), "--model", str(bert_folder)]
+    words += ["--address", ray_address]
+    exits = Job(words, tmp_path / "exits.log")
+    waits = Job([*words, "--when-busy", "wait", "--max-wait", "120"], tmp_path / "waits.log")
+    with Writer.claim(out):
+        exits.start()
+        waits.start()
+        assert exits.wait() == 5, exits.log.read_text()
+        assert "another run" in exits.log.read_text().splitlines()[-1]
+        waits.until(lambda: "waiting" in waits.log.read_text())
+        assert waits.is_running
+    assert waits.wait() == 0, waits.log.read_text()
+    assert Artifact.open(out).manifest.rows == 20
