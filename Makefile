@@ -85,8 +85,9 @@ pictures: $(STAMP) browser  ## pictures of a report for the README; PAGE=report.
 bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same bytes in the end
 	$(BIN)/python tests/bench/killed.py
 
-chaos: $(STAMP)  ## kills of everything at random moments, faults of stores, 2,000 broken inputs
-	SBERT_CHAOS_KILLS=20 SBERT_CHAOS_ROUNDS=4 SBERT_FUZZ_CASES=2000 $(BIN)/pytest -s tests/chaos
+chaos: $(STAMP)  ## kills at random moments, faults of stores, 2,000 broken inputs, 500 random edits
+	SBERT_CHAOS_KILLS=20 SBERT_CHAOS_ROUNDS=4 SBERT_FUZZ_CASES=2000 SBERT_UPDATE_STEPS=500 \
+	  $(BIN)/pytest -s tests/chaos
 
 soak: $(STAMP)  ## half an hour of embed in a loop: nothing may grow
 	$(BIN)/python tests/chaos/soak.py $(if $(SECONDS),--seconds $(SECONDS))
