@@ -15,7 +15,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
+from transformers import AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 from transformers.utils import logging as hf_logging
 
@@ -23,6 +23,7 @@ from sbert_core.encoder.foreign import (
     Settings,
     json_in,
     not_loading,
+    read_config,
     refuse_absurd,
     require_safetensors,
 )
@@ -161,7 +162,7 @@ def read_pretrained(
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     try:
-        config = _read_config(folder)
+        config = _checked_config(folder)
         if num_outputs is not None:
             config.num_labels = num_outputs
         model, loading = auto.from_pretrained(
@@ -189,9 +190,9 @@ def read_pretrained(
     return model.eval(), tokenizer, sorted(loading["missing_keys"])
 
 
-def _read_config(folder: Path) -> PretrainedConfig:
+def _checked_config(folder: Path) -> PretrainedConfig:
     """The configuration, without what would fetch code or need other number formats."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    config = read_config(folder)
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{config.model_type} is an encoder-decoder; use an encoder")
     if getattr(config, "quantization_config", None) is not None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
-from transformers import PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 # Sizes that a library allocates for before it finds that the weights have others.
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings",
@@ -35,6 +36,18 @@ def loading(folder: Path) -> Iterator[None]:
 def not_loading(folder: Path, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
     return ValueError(f"{folder} does not load: {reason}; save or download the model again")
+
+
+def read_config(folder: Path) -> PretrainedConfig:
+    """What config.json says. Code beside it is not run, and nobody is asked whether to."""
+    settings = Settings(folder / "config.json")
+    family = settings.get("model_type", str)
+    if settings.values.get("auto_map") and family not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{family!r} is a family with code of its own, which is never run here; use a model "
+            "of a family transformers has"
+        )
+    return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
 
 def refuse_absurd(config: PretrainedConfig, folder: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
 from sbert_core.encoder.folder import Parts, has_modules, read_parts
+from sbert_core.encoder.foreign import not_loading, read_config
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pooling import Pooling
 
@@ -63,6 +63,9 @@ def refuse_decoders(folder: Path) -> None:
         raise ValueError(
             f"{folder} has no tokenizer; save one beside the weights (save_pretrained)"
         )
-    kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
+    try:
+        kind = read_config(folder).model_type
+    except Exception as error:  # noqa: BLE001 - of any library, in any words
+        raise not_loading(folder, error) from error
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         raise ValueError(f"{folder} is a decoder ({kind}); use an encoder such as BERT or RoBERTa")

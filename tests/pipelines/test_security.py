@@ -19,7 +19,7 @@ from synthetic import random_vectors, write_vectors
 
 import sbert_core.neighbours.index
 from pipelines import index as index_job
-from pipelines.artifacts import Artifact
+from pipelines.artifacts import Artifact, Manifest, Writer, library_versions
 from pipelines.cli import main
 from pipelines.open_index import Index
 from pipelines.specs import IndexSpec
@@ -93,6 +93,40 @@ def test_code_that_comes_with_a_model_is_not_run(bert_folder, tmp_path):
     assert not (tmp_path / "mark").exists()
 
 
+def shards_of(place: Path) -> Path:
+    """As `sbert prepare` leaves them, without a row."""
+    with Writer.claim(place) as writer:
+        manifest = Manifest(
+            kind="shards", generation="made", schema={}, rows=0, quarantined=0, files=(),
+            quarantine=(), spec={"format": "scored", "classes": None}, made_from={}, facts={},
+            versions=library_versions(),
+        )  # fmt: skip
+        writer.publish(manifest, rows_in=0, run={})
+    return place
+
+
+def test_train_base_with_code_of_its_own_is_refused_and_asks_nothing(bert_folder, tmp_path):
+    model = Path(shutil.copytree(bert_folder, tmp_path / "model"))
+    (model / "evil.py").write_text(
+        f"import os\nos.mkdir({str(tmp_path / 'mark')!r})\n"
+        "from transformers import BertConfig\n"
+        "class Config(BertConfig):\n    model_type = 'evil'\n"
+    )
+    settings = json.loads((model / "config.json").read_text())
+    settings |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}
+    (model / "config.json").write_text(json.dumps(settings))
+    words = ["train", shards_of(tmp_path / "shards"), "--base", model, "--out", tmp_path / "out"]
+    words += ["--objective", "cosine"]
+    done = CliRunner().invoke(main, [str(word) for word in words], input="y\n" * 100)
+    assert not (tmp_path / "mark").exists()
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    assert len(said) == 1
+    assert str(model) in said[0]
+    assert not (tmp_path / "out").exists()
+
+
 # What may run code from a file, and what must be said for it not to.
 FORBIDDEN = {
     "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads",
@@ -101,6 +135,9 @@ FORBIDDEN = {
     "eval", "exec", "os.system", "os.popen",
 }  # fmt: skip
 NEEDED = {"torch.load": ("weights_only", True)}
+# Methods of transformers that load what a folder describes, and libraries that load on their own.
+LOADERS = {"from_pretrained", "from_config"}
+LIBRARIES_OF_LOADERS = {"sentence_transformers"}
 NEVER = {"trust_remote_code": True, "allow_pickle": True, "shell": True, "weights_only": False}
 # Errors of our own workers come back to the driver through Ray, which pickles everything anyway.
 ALLOWED = {("workers/errors.py", "pickle.loads")}
@@ -116,8 +153,32 @@ def calls_in(source: str) -> list[tuple[str, dict[str, object]]]:
     return found
 
 
+def loads_that_trust(source: str) -> list[str]:
+    """Every mention of a loader that is not a call with trust_remote_code=False."""
+    nodes = list(ast.walk(ast.parse(source)))
+    distrusting = {
+        id(node.func)
+        for node in nodes
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "trust_remote_code"
+        if isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+    }
+    names = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in LOADERS]
+    found = [ast.unparse(node) for node in names if id(node) not in distrusting]
+    words = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    found += [f"{word!r} by name" for word in words if word in LOADERS]
+    for node in nodes:
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [m for m in modules if m.partition(".")[0] in LIBRARIES_OF_LOADERS]
+        if isinstance(node, ast.ImportFrom) and node.module == "transformers":
+            found += [alias.name for alias in node.names if alias.name == "pipeline"]
+    return found
+
+
 def dangers(path: str, source: str) -> list[str]:
-    bad = []
+    bad = [f"{path}: {load} may run a model's code" for load in loads_that_trust(source)]
     for name, keywords in calls_in(source):
         if name in FORBIDDEN and (path, name) not in ALLOWED:
             bad.append(f"{path}: {name}")
@@ -145,7 +206,11 @@ def test_nothing_in_our_packages_runs_code_from_files():
     "line",
     ["pickle.load(f)", "torch.load(p)", "np.load(p, allow_pickle=True)", "yaml.load(t, Loader=L)",
      "AutoModel.from_pretrained(p, trust_remote_code=True)", "eval(text)",
-     "torch.load(p, weights_only=False)", "subprocess.run(w, shell=True)"],
+     "torch.load(p, weights_only=False)", "subprocess.run(w, shell=True)",
+     "AutoConfig.from_pretrained(p)", "AutoConfig.from_pretrained(p, trust_remote_code=trusted)",
+     "load = AutoModel.from_pretrained", "getattr(AutoModel, 'from_pretrained')(p)",
+     "AutoModel.from_config(c)", "import sentence_transformers",
+     "from transformers import pipeline"],
 )  # fmt: skip
 def test_the_search_for_dangers_finds_them(line):
     assert dangers("x.py", line)
