@@ -89,23 +89,18 @@ def _numbers_within(document: np.ndarray) -> np.ndarray:
 def _pooled(pieces: Documents) -> Documents:
     """One vector per document."""
     documents, first = np.unique(pieces.document, return_index=True)
-    end = np.append(first[1:], len(pieces.document))
-    ranges = [slice(a, b) for a, b in zip(first, end, strict=True)]
-    vectors = [
-        pieces.vectors[own.start]
-        if own.stop - own.start == 1
-        else pooled(pieces.vectors[own], pieces.num_tokens[own])
-        for own in ranges
-    ]
+    end = np.append(first, len(pieces.document))[1:]
+    vectors = pieces.vectors[first]
+    for number in np.flatnonzero(end - first > 1).tolist():
+        own = slice(first[number], end[number])
+        vectors[number] = pooled(pieces.vectors[own], pieces.num_tokens[own])
     return replace(
         pieces,
-        vectors=np.stack(vectors) if vectors else pieces.vectors,
+        vectors=vectors,
         document=documents,
         chunk=np.zeros(len(documents), np.int64),
         start_char=pieces.start_char[first],
         end_char=pieces.end_char[end - 1],
-        num_tokens=np.add.reduceat(pieces.num_tokens, first) if len(first) else pieces.num_tokens,
-        num_lost_tokens=np.add.reduceat(pieces.num_lost_tokens, first)
-        if len(first)
-        else pieces.num_lost_tokens,
+        num_tokens=np.add.reduceat(pieces.num_tokens, first),
+        num_lost_tokens=np.add.reduceat(pieces.num_lost_tokens, first),
     )
