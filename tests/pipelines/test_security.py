@@ -216,6 +216,31 @@ def test_the_search_for_dangers_finds_them(line):
     assert dangers("x.py", line)
 
 
+# Who names a folder that all users of a machine share: model_copy checks whose it is, the others
+# look how much room it has.
+SHARED_FOLDER = {
+    "workers/model_copy.py", "workers/node_check.py", "pipelines/checking/asking.py",
+    "pipelines/checking/examining.py",
+}  # fmt: skip
+
+
+def test_nothing_in_our_packages_foresees_a_name_in_a_shared_folder():
+    """Random names, made and opened in one step, are tempfile's others."""
+    users = set()
+    for layer in ("sbert_core", "workers", "pipelines"):
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                word = node.value if isinstance(node, ast.Constant) else ""
+                name = node.attr if isinstance(node, ast.Attribute) else ""
+                name = node.id if isinstance(node, ast.Name) else name
+                is_path = isinstance(word, str) and word.startswith(
+                    ("/tmp", "/var/tmp", "/dev/shm")
+                )
+                if is_path or name in ("gettempdir", "gettempdirb", "mktemp", "tempdir"):
+                    users.add(path.relative_to(ROOT).as_posix())
+    assert users == SHARED_FOLDER
+
+
 def test_arrays_with_pickles_inside_are_refused(tmp_path):
     """By numpy's own default, which no call of ours changes."""
     np.save(tmp_path / "own.npy", np.array([Poison(tmp_path / "mark")], object), allow_pickle=True)
