@@ -20,11 +20,20 @@ from transformers import PreTrainedModel
 from sbert_core.encoder.batching import Batch, BatchPath, Group, padded_batches
 from sbert_core.encoder.flat import FAMILIES, FlatBackbone
 
+# Families whose own forward keeps nothing in the model: several threads may be in it at once. Of
+# others nothing is known (BigBird used to swap its attention layers in there).
+REENTRANT = {*FAMILIES, "albert", "deberta-v2", "modernbert"}
+
 
 class Backbone(Protocol):
     """Anything that turns a batch into unpadded blocks of states."""
 
     path: ClassVar[BatchPath]
+
+    @property
+    def is_reentrant(self) -> bool:
+        """May several threads ask for blocks at once?"""
+        ...
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]: ...
 
@@ -38,6 +47,10 @@ class PaddedBackbone:
     path: ClassVar[BatchPath] = BatchPath.PADDED
     model: PreTrainedModel
     pad_id: int
+
+    @property
+    def is_reentrant(self) -> bool:
+        return is_reentrant(self.model)
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
         return padded_batches(lengths, budget)
@@ -54,6 +67,11 @@ class PaddedBackbone:
         ).last_hidden_state
         for group in batch.groups:
             yield group, states_BLD[group.rows, : group.length]
+
+
+def is_reentrant(model: PreTrainedModel) -> bool:
+    """May several threads be in the model's own forward at once?"""
+    return model.config.model_type in REENTRANT
 
 
 def backbone_for(model: PreTrainedModel, pad_id: int, max_length: int) -> Backbone:

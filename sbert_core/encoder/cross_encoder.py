@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as HfTokenizer
 
+from sbert_core.encoder.backbone import is_reentrant
 from sbert_core.encoder.batching import padded_batches
 from sbert_core.encoder.folder import read_pretrained
 from sbert_core.encoder.foreign import loading
@@ -118,7 +119,8 @@ class CrossEncoder:
                 found[rows] = self._activated(logits).float().cpu().numpy()
 
         with torch_threads_restored():
-            on_threads(score, padded_batches(lengths, TOKEN_BUDGET[self.device.type]), self.threads)
+            batches = padded_batches(lengths, TOKEN_BUDGET[self.device.type])
+            on_threads(score, batches, self.threads if is_reentrant(self.model) else 1)
         return found[:, 0] if self.num_outputs == 1 else found
 
     def _activated(self, logits_BC: Tensor) -> Tensor:

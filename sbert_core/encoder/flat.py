@@ -152,6 +152,7 @@ class FlatBackbone:
     """The layers of a known family over one flat row of tokens."""
 
     path: ClassVar[BatchPath] = BatchPath.FLAT
+    is_reentrant = True  # what a batch leaves behind (packed weights, full_tokens) changes no bit
 
     def __init__(self, model: PreTrainedModel, names: LayerNames, pad_id: int) -> None:
         self.model = model

@@ -185,6 +185,10 @@ def read_pretrained(
     finally:
         hf_logging.set_verbosity(quiet)
         hf_logging.enable_progress_bar()
+    if hasattr(model.base_model, "set_attention_type"):
+        # BigBird changes from sparse to full attention at the first short batch, and stays there:
+        # vectors of long texts would follow from what the process has met before.
+        model.base_model.set_attention_type("original_full")
     if not tokenizer.is_fast:
         raise ValueError(f"{folder} has no fast tokenizer; add its tokenizer.json")
     return model.eval(), tokenizer, sorted(loading["missing_keys"])

@@ -41,7 +41,7 @@ def best_budget(
     encoder: BatchEncoder, texts: Sequence[object], candidates: Sequence[int]
 ) -> int | None:
     """The candidate that encodes the first texts fastest; None if there are too few to tell."""
-    sample = _first_texts(texts, num_tokens=2 * max(candidates) * encoder.threads)
+    sample = _first_texts(texts, num_tokens=2 * max(candidates) * encoder.num_at_once)
     if sample is None:
         return None
     seconds = dict.fromkeys(candidates, float("inf"))

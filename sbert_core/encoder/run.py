@@ -33,8 +33,10 @@ Progress = Callable[[int, int], None]
 class BatchEncoder(Protocol):
     """What a pass needs of an encoder."""
 
-    threads: int
     token_budget: int
+
+    @property
+    def num_at_once(self) -> int: ...
 
     @property
     def dim(self) -> int: ...
@@ -117,7 +119,7 @@ class _Pass:
     def run(self, progress: Progress | None) -> None:
         self.progress = progress
         with torch_threads_restored(), closing(self._batches()) as batches:
-            on_threads(self._encode, batches, self.encoder.threads)
+            on_threads(self._encode, batches, self.encoder.num_at_once)
 
     def _windows(self) -> Iterator[tuple[int, list[Tokens]]]:
         """Tokens of the next texts, with the number of the first."""
