@@ -8,7 +8,6 @@ has (pass 1), fill in what is borrowed (pass 2), publish. Every step leaves file
 takes up; only the last one is visible to readers.
 """
 
-import json
 import tempfile
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +17,7 @@ from pipelines.embedding.estimate import EmbedEstimate, estimated
 from pipelines.embedding.fleet import Fleet
 from pipelines.embedding.goal import Goal, check_apart
 from pipelines.embedding.pinned import pinned_model
-from pipelines.embedding.publishing import committed_units, manifest_of
+from pipelines.embedding.publishing import committed_units, manifest_of, unit_accounts
 from pipelines.embedding.summary import EmbedReport
 from pipelines.embedding.survey import Survey, scanned, surveyed
 from pipelines.phases import Phases
@@ -68,7 +67,7 @@ def reached(goal: Goal, fleet: Fleet, phases: Phases) -> EmbedReport:
     report = EmbedReport.of(
         goal.spec.out,
         manifest,
-        _accounts(job),
+        unit_accounts(job.storage, job.work),
         encoded,
         phases,
         fleet.num_actors,
@@ -108,10 +107,6 @@ def _fill(survey: Survey, job: UnitJob, fleet: Fleet, phases: Phases) -> None:
     if todo:
         with phases("fill"):
             fleet.fill(todo, job, survey.goal.model.dim)
-
-
-def _accounts(job: UnitJob) -> list[dict[str, Any]]:
-    return [json.loads(job.storage.read(s.name)) for s in job.storage.list(f"{job.work}/accounts")]
 
 
 def _refuse_changed_corpus(goal: Goal) -> None:

@@ -105,6 +105,7 @@ class UnitEmbedder:
         own = claims[is_own(unit, claims)]
         texts = _texts_at(rows.row - unit.first_row, rows.texts, own["row"])
         with self.model_turn:
+            batch_invariant = self.encoder.batch_invariant  # of this very device, tried once
             began = time.time()
             documents = self._documents(unit, texts, deaths)
             seconds = time.time() - began
@@ -114,6 +115,7 @@ class UnitEmbedder:
             "num_tokens": int(documents.distinct_lengths.sum()),
             "num_unknown": documents.num_unknown_tokens,
             "num_padding": _num_padding(documents.distinct_lengths),
+            "batch_invariant": batch_invariant,
         }
         # Before the vectors: what a rerun finds done it also finds accounted for.
         self.job.keep_account(unit, account)

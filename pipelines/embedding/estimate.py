@@ -33,7 +33,7 @@ class EmbedEstimate:
 def estimated(survey: Survey) -> EmbedEstimate:
     """Measure the model on a few texts and multiply."""
     model, spec, counts = survey.goal.model, survey.goal.spec, survey.counts
-    texts = survey.sample(SAMPLE_TEXTS)
+    texts = survey.sample(SAMPLE_TEXTS, survey.plan.new_units)
     num_chars = sum(len(text) for text in texts if isinstance(text, str))
     start = time.perf_counter()
     tokens = int(model.documents(texts).num_tokens.sum())

@@ -84,7 +84,6 @@ class Goal:
             "dtype": self.spec.dtype,
             "scale": scale,
             "normalized": True,
-            "batch_invariant": self.model.batch_invariant,
         }
 
     def refuse_other_recipes(self) -> None:

@@ -32,10 +32,6 @@ class PinnedModel:
     def max_length(self) -> int:
         return self.encoder.max_length
 
-    @property
-    def batch_invariant(self) -> bool:
-        return self.encoder.batch_invariant
-
     def documents(self, texts: Sequence[object]) -> Documents:
         return encoded_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
 

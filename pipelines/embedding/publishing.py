@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import QUARANTINE, DataFile, Manifest, library_versions
+from pipelines.artifacts import QUARANTINE, WORK, DataFile, Manifest, library_versions
 from pipelines.embedding.survey import Survey
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage
@@ -33,6 +33,11 @@ def committed_units(job: UnitJob) -> dict[int, dict[str, Any]]:
     }
 
 
+def unit_accounts(storage: Storage, work: str) -> list[dict[str, Any]]:
+    """What became of the rows of each unit, whichever run of a generation it was done in."""
+    return [json.loads(storage.read(stat.name)) for stat in storage.list(f"{work}/accounts")]
+
+
 def manifest_of(survey: Survey, job: UnitJob) -> Manifest:
     goal, plan = survey.goal, survey.plan
     files, quarantine = _files(survey, committed_units(job))
@@ -51,7 +56,10 @@ def manifest_of(survey: Survey, job: UnitJob) -> Manifest:
         quarantined=quarantined,
         files=tuple(files),
         quarantine=tuple(quarantine),
-        spec=goal.spec_facts(survey.scale),
+        spec={
+            **goal.spec_facts(survey.scale),
+            "batch_invariant": _is_batch_invariant(survey, unit_accounts(job.storage, job.work)),
+        },
         made_from={
             "corpus": goal.corpus.root,
             "shape": goal.shape,
@@ -70,6 +78,25 @@ def manifest_of(survey: Survey, job: UnitJob) -> Manifest:
         facts={**totals, "storage_error": survey.storage_error},
         versions=library_versions(),
     )
+
+
+def _is_batch_invariant(survey: Survey, accounts: list[dict[str, Any]]) -> bool:
+    """Did every actor that made a vector find its bits to be its text's own?
+
+    Vectors that are taken over are as the runs found that made them.
+    """
+    goal, plan = survey.goal, survey.plan
+    encoded = [unit for unit in accounts if unit["num_encoded"]]
+    num_reused = sum(unit["num_reused"] for unit in accounts)
+    if num_reused:  # perhaps of a run that stopped before it published
+        others = [name for name in goal.unfinished() if name != goal.generation]
+        older = [unit_accounts(goal.out.storage, f"{WORK}/{name}") for name in others]
+        encoded += [unit for units in older for unit in units if unit["num_encoded"]]
+    found = [unit.get("batch_invariant", False) for unit in encoded]
+    is_linked = any(link.data.rows for link in plan.links.values())
+    if goal.out.current is not None and (num_reused or is_linked):
+        found.append(goal.out.current.spec.get("batch_invariant", False))
+    return all(found)
 
 
 def _files(survey: Survey, commits: dict[int, dict]) -> tuple[list[DataFile], list[DataFile]]:

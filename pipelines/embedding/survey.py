@@ -6,17 +6,23 @@ Out: Survey: the plan, who encodes what, the scale of int8. Saved, so that a rer
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from pipelines.embedding.fleet import Fleet
 from pipelines.embedding.goal import Goal
 from pipelines.embedding.planning import Plan, known_files, make_plan
+from sbert_core.corpus.fetching import texts_at
 from sbert_core.corpus.files import Format
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import CorruptFile, Text
+from sbert_core.corpus.units import Unit
 from sbert_core.text import invalid_reason
-from sbert_core.vectors.dtypes import VectorType, calibrated_scale, cosine_errors
+from sbert_core.vectors.dtypes import VectorType, calibrated_scale, cosine_errors, num_clipped
+from sbert_core.vectors.reading import part_table
 from workers.scan import Shuffle
 from workers.units import UnitJob
 
@@ -88,19 +94,34 @@ class Survey:
             metadata=metadata,
         )
 
-    def sample(self, num_texts: int) -> list[Text]:
-        """Some texts from units all over the corpus; the same for the same corpus."""
-        new_units = self.plan.new_units
-        chosen = new_units[:: max(1, len(new_units) // SAMPLE_UNITS)]
+    def sample(self, num_texts: int, units: Sequence[Unit]) -> list[Text]:
+        """Some texts from units all over the corpus; the same for the same units."""
+        chosen = units[:: max(1, len(units) // SAMPLE_UNITS)]
         texts: list[Text] = []
         for unit in chosen:
             num_rows = min(unit.num_rows, -(-num_texts // len(chosen)))
-            texts += self.reading.read(unit.path, unit.first_row, num_rows).texts
+            if unit.number in self.plan.links:
+                texts += self._linked_texts(unit, num_rows)
+            else:
+                texts += self.reading.read(unit.path, unit.first_row, num_rows).texts
         return texts[:num_texts]
+
+    def _linked_texts(self, unit: Unit, num_rows: int) -> list[Text]:
+        """First texts of a unit that is taken over: its file was not opened, let alone staged."""
+        link, corpus = self.plan.links[unit.number], self.goal.corpus
+        parts = [part for part in (link.data, link.quarantine) if part is not None]
+        tables = [part_table(self.goal.out.storage, part.path, ["row"]) for part in parts]
+        rows = np.unique(np.concatenate([table["row"].to_numpy() for table in tables]))
+        rows = rows[rows < unit.first_row + num_rows]
+        if not len(rows):
+            return []
+        file = next(file for file in corpus.files if file.path == unit.path)
+        return texts_at(corpus.storage, file, rows.tolist(), self.goal.spec.template)
 
     def tokens_per_char(self) -> float:
         """From a few texts, cut as the model cuts them."""
-        texts = [str(t) for t in self.sample(SAMPLE_TEXTS) if not invalid_reason(t)]
+        sample = self.sample(SAMPLE_TEXTS, self.plan.new_units)
+        texts = [str(t) for t in sample if not invalid_reason(t)]
         num_tokens = sum(len(t.ids) for t in self.goal.model.encoder.tokens_of(texts))
         return num_tokens / max(1, sum(map(len, texts)))
 
@@ -193,16 +214,35 @@ def _salvaged(goal: Goal) -> list[tuple[str, str]]:
 
 
 def _calibrated(survey: Survey) -> tuple[float | None, dict]:
-    """The int8 scale, from the last run or a sample, and what storing costs in cosines."""
-    goal = survey.goal
-    kind = VectorType(goal.spec.dtype)
+    """The int8 scale, and what storing costs in cosines.
+
+    The cost is that of the artifact to be: measured on texts of old units and new ones alike.
+    """
+    kind = VectorType(survey.goal.spec.dtype)
     if kind is VectorType.FLOAT32:
         return None, {}
-    if (current := goal.out.current) is not None:
-        return current.spec["scale"], current.facts["storage_error"]
-    for name in goal.unfinished():  # its vectors are reused, so its scale must be
-        saved = goal.plan_file(name)
-        return saved["scale"], saved["quality"]
-    sample = goal.model.documents(survey.sample(SAMPLE_TEXTS)).vectors
-    scale = calibrated_scale(sample) if kind is VectorType.INT8 else None
-    return scale, {"sample": len(sample), **cosine_errors(sample, kind, scale)}
+    texts = survey.sample(SAMPLE_TEXTS, survey.plan.units)
+    sample = survey.goal.model.documents(texts).vectors
+    scale = _kept_scale(survey.goal)
+    if scale is None and kind is VectorType.INT8:
+        scale = calibrated_scale(sample)
+    error: dict[str, Any] = {"sample": len(sample), **cosine_errors(sample, kind, scale)}
+    if scale is not None and (clipped := num_clipped(sample, scale)):
+        error["clipped"] = clipped
+        log.warning(
+            "%d of %d sampled vectors reach beyond the int8 scale of the first run and are "
+            "clipped: cosines move by up to %.2g; for a scale of their own embed to another --out",
+            clipped,
+            len(sample),
+            error["pair_max"],
+        )
+    return scale, error
+
+
+def _kept_scale(goal: Goal) -> float | None:
+    """The scale of vectors that may be reused: of the last run, or of an unfinished one."""
+    if (current := goal.out.current) is not None and current.rows:
+        return current.spec["scale"]
+    for name in goal.unfinished():
+        return goal.plan_file(name)["scale"]
+    return None

@@ -29,8 +29,16 @@ def stored(vectors: np.ndarray, kind: VectorType, scale: float | None) -> np.nda
     if kind is not VectorType.INT8:
         return vectors.astype(kind.value)
     assert scale is not None, "int8 vectors have a scale"
-    steps = np.rint(vectors / np.float32(scale))
-    return np.clip(steps, -INT8_MAX, INT8_MAX).astype(np.int8)
+    return np.clip(_steps(vectors, scale), -INT8_MAX, INT8_MAX).astype(np.int8)
+
+
+def _steps(vectors: np.ndarray, scale: float) -> np.ndarray:
+    return np.rint(vectors / np.float32(scale))
+
+
+def num_clipped(vectors: np.ndarray, scale: float) -> int:
+    """Vectors with a component beyond what int8 holds at this scale."""
+    return int((np.abs(_steps(vectors, scale)) > INT8_MAX).any(axis=1).sum())
 
 
 def decoded(values: np.ndarray, scale: float | None) -> np.ndarray:
