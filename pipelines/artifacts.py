@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pipelines.manifest_shapes import check_manifest
 from pipelines.patience import current_patience
+from sbert_core.corpus.published import DATA, GENERATION, MANIFEST
 from sbert_core.errors import Unsettled
 from sbert_core.storage import BusyError, Storage, StoreError, storage_at
 from sbert_core.vectors.pieces import Piece
@@ -29,10 +30,8 @@ from sbert_core.vectors.reading import part_batches
 
 log = logging.getLogger(__name__)
 
-MANIFEST = "_manifest.json"
 RUN = "_run.json"
 WORK = "_work"
-DATA = "data"
 QUARANTINE = "_quarantine"
 GROUPS = "groups"  # of pairs: rows that are all alike
 KEEP = "keep"  # of clusters: ids that are kept
@@ -270,8 +269,9 @@ class Writer:
         self.tidy({manifest.generation, *previous})
 
     def tidy(self, kept: set[str]) -> None:
-        """Remove work in progress and every generation but these."""
+        """Remove work in progress and every generation but these; nothing of anybody else."""
         for folder in FOLDERS:
             names = {stat.name.split("/")[1] for stat in self.storage.list(folder)}
-            self.storage.delete([f"{folder}/{name}" for name in names - kept])
+            others = [name for name in names - kept if GENERATION.fullmatch(name)]
+            self.storage.delete([f"{folder}/{name}" for name in others])
         self.storage.delete([WORK])

@@ -78,7 +78,7 @@ def run(spec: DedupSpec) -> DedupReport:
         run_job.run(RunSpec(job=job, address=spec.address))
     work = spec.out / WORK
     number, rows = _write_removed(spec, corpus, work, removed)
-    _copied(work / "corpus" / file.path, kept)
+    _copied(Path(Artifact.open(work / "corpus").folder) / file.path, kept)
     page = spec.out / "report.html"
     for name in ("report.html", "report.json"):
         _copied(work / name, spec.out / name)
@@ -166,7 +166,7 @@ def _job_file(spec: DedupSpec, threshold: float) -> Path:
 
 def _copied(source: Path, target: Path) -> None:
     part = target.with_name(f".{target.name}.part")
-    part.write_bytes(source.read_bytes())
+    shutil.copyfile(source, part)
     part.replace(target)
 
 

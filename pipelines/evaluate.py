@@ -145,7 +145,7 @@ def _transfer(place: str) -> list[Benchmark]:
         name, _, split = Path(file.path).stem.rpartition("_")
         if not name or split not in SPLIT_NAMES:
             name, split = Path(file.path).stem, ""
-        splits.setdefault(name, {})[split] = f"{corpus.root}/{file.path}"
+        splits.setdefault(name, {})[split] = f"{corpus.folder}/{file.path}"
     found = []
     for name, files in splits.items():
         if "" not in files and not {"train", "test"} <= set(files):
@@ -182,7 +182,7 @@ def _retrieval(place: str) -> list[Benchmark]:
             match = [f.path for f in corpus.files if Path(f.path).stem == f"{name}_{part}"]
             if not match:
                 raise ValueError(f"{place} has no {name}_{part} file; retrieval needs all three")
-            parts[part] = table_of(f"{corpus.root}/{match[0]}")
+            parts[part] = table_of(f"{corpus.folder}/{match[0]}")
         found.append(_retrieval_of(name, parts, place))
     return found
 

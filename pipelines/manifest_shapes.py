@@ -101,10 +101,27 @@ SHAPES: dict[str, dict[str, Any]] = {
         },
         "facts": {"compared_fresh": bool, "kept": {str: COUNT}, "removed": {str: COUNT}},
     },
+    "corpus": {
+        "files": [
+            {
+                "source": {
+                    "path": str,
+                    "size": COUNT,
+                    "version": str,
+                    "rows": COUNT,
+                    "removed": COUNT,
+                    "removed_sha256": str,
+                }
+            }
+        ],
+        "spec": {"threshold": float},
+        "made_from": {"clusters": str, "corpus": str},
+        "facts": {"rows_in": COUNT, "removed": COUNT},
+    },
     "shards": {"spec": {"format": str, "classes": ([str], None)}, "facts": {"rows_in?": COUNT}},
 }
 # Of these, files hold the rows that are counted; those of an index hold dead ones too.
-COUNTED = ("vectors", "pairs", "clusters")
+COUNTED = ("vectors", "pairs", "clusters", "corpus")
 
 
 def check_manifest(fields: Any, place: str) -> None:  # noqa: ANN401

@@ -86,7 +86,7 @@ def run(spec: PrepareSpec) -> PrepareReport:
 
 def _found(places: tuple[str, ...]) -> list[tuple[str, CorpusFile]]:
     corpora = [find_corpus(place) for place in places]
-    return [(corpus.root, file) for corpus in corpora for file in corpus.files]
+    return [(corpus.folder, file) for corpus in corpora for file in corpus.files]
 
 
 def _identity(

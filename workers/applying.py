@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,19 @@ from sbert_core.corpus.leaving_out import write_without
 from sbert_core.corpus.rows import opened
 from sbert_core.storage import Storage, storage_at
 
+HASHED_BYTES = 8 * 2**20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyJob:
-    """Where from and where to. id_column: None where rows are known by their numbers."""
+    """Where from and where to. id_column: None where rows are known by their numbers.
+
+    data, work: folders below `out` for the files and for a note of each that is finished.
+    """
 
     corpus: str
     out: str
+    data: str
     work: str
     id_column: str | None
 
@@ -39,25 +45,59 @@ class Removed:
     rows: dict[str, np.ndarray]
 
 
-def apply_to_file(job: ApplyJob, file: CorpusFile, removed: Removed) -> dict[str, Any]:
-    """Write the file and a note of it; the note."""
+def apply_to_file(
+    job: ApplyJob, file: CorpusFile, removed: Removed, before: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Write the file, or link the one of the last generation if it is the same; a note of it.
+
+    before: what the published manifest lists under the file's name.
+    """
     source, out = storage_at(job.corpus), storage_at(job.out)
     if job.id_column is None:
-        rows, num_rows = removed.rows.get(file.path, np.empty(0, np.int64)), _num_rows(source, file)
+        rows, num_rows = np.unique(removed.rows.get(file.path, np.empty(0, np.int64))), None
     else:
         ids = _ids(source, file, job.id_column)
         goes = pc.is_in(ids.cast(removed.ids.type), removed.ids)
         rows, num_rows = np.flatnonzero(goes.to_numpy(zero_copy_only=False)), len(ids)
+    made_from = {
+        **asdict(file),
+        "removed": len(rows),
+        "removed_sha256": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest(),
+    }
+    name = f"{job.data}/{file.path}"
+    if before is not None and _is_same(out, before, made_from):
+        out.link(before["path"], name)
+        note = {**before, "path": name}
+    else:
+        made_from["rows"] = _num_rows(source, file) if num_rows is None else num_rows
+        written = _write(source, out, file, rows, made_from["rows"], name)
+        note = {"path": name, **written, "source": made_from}
+    out.put(job.note_name(file), json.dumps(note).encode())
+    return note
+
+
+def _is_same(out: Storage, before: dict[str, Any], made_from: dict[str, Any]) -> bool:
+    """Was it made of the same file and rows, and is it still what was published?"""
+    if not made_from.items() <= before["source"].items() or out.stat(before["path"]) is None:
+        return False
+    found = hashlib.sha256()
+    with out.open(before["path"]) as file:
+        while data := file.read(HASHED_BYTES):
+            found.update(data)
+    return found.hexdigest() == before["sha256"]
+
+
+def _write(
+    source: Storage, out: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, name: str
+) -> dict[str, Any]:
     with out.work_folder() as folder:
         path = Path(folder) / "kept"
-        kept = write_without(source, file, rows, num_rows, path)
+        num_kept = write_without(source, file, rows, num_rows, path)
         with path.open("rb") as made:
             sha256 = hashlib.file_digest(made, "sha256").hexdigest()
         size = path.stat().st_size
-        out.put_file(file.path, path)
-    note = {"path": file.path, "rows_in": num_rows, "rows": kept, "sha256": sha256, "bytes": size}
-    out.put(job.note_name(file), json.dumps(note).encode())
-    return note
+        out.put_file(name, path)
+    return {"rows": num_kept, "sha256": sha256, "bytes": size}
 
 
 def _ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:

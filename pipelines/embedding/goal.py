@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.artifacts import WORK, Writer
 from pipelines.embedding.pinned import PinnedModel
-from pipelines.specs import EmbedSpec
+from pipelines.specs import ApplySpec, EmbedSpec
 from sbert_core.corpus.files import Corpus
 from sbert_core.digest import digest
 
@@ -104,7 +104,7 @@ class Goal:
                     )
 
 
-def check_apart(spec: EmbedSpec, corpus: Corpus) -> None:
+def check_apart(spec: EmbedSpec | ApplySpec, corpus: Corpus) -> None:
     """The output must not become part of the corpus, nor the corpus be tidied with the output."""
     out, root = f"{_absolute(spec.out)}/", f"{_absolute(corpus.root)}/"
     spans_folders = "**" in spec.corpus or f"{_absolute(spec.corpus)}/" == root

@@ -70,7 +70,7 @@ class Plan:
 
     def reading(self, spec: EmbedSpec, corpus: Corpus, staging: str) -> Reading:
         return Reading(
-            root=corpus.root,
+            root=corpus.folder,
             template=spec.template,
             id_kind=self.id_kind,
             id_column=self.id_column,

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.formats import write_parquet_copy
+from sbert_core.corpus.published import folder_now
 from sbert_core.corpus.rows import FIELD, CorruptFile, Text, opened, texts_of
 from sbert_core.storage import LocalStorage, Storage, storage_at
 
@@ -84,7 +85,8 @@ class CorpusTexts:
     def _texts(self, path: str, rows: Sequence[int]) -> list[Text]:
         if path not in self.files:
             raise ChangedFile(f"{self.root or 'the corpus'} has no such file")
-        return texts_at(storage_at(self.root), self.files[path], rows, self.template)
+        # A corpus that was published anew still has the files that did not change.
+        return texts_at(storage_at(folder_now(self.root)), self.files[path], rows, self.template)
 
 
 def _parquet_texts(

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
+from sbert_core.corpus.published import (
+    DATA,
+    published_corpus,
+    published_files,
+    refuse_generations,
+)
 from sbert_core.storage import Storage, storage_at
 
 
@@ -58,21 +64,33 @@ class CorpusFile:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Files below a root, sorted by path."""
+    """Files below a root, sorted by path.
+
+    generation: of a corpus that is published as an artifact. Its root and the paths of its files
+    stay the same over all generations; only the folder they are read from changes.
+    """
 
     root: str
     files: tuple[CorpusFile, ...]
+    generation: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where the files are read from."""
+        return self.root if self.generation is None else f"{self.root}/{DATA}/{self.generation}"
 
     @property
     def storage(self) -> Storage:
-        return storage_at(self.root)
+        return storage_at(self.folder)
 
 
 def find_corpus(place: str) -> Corpus:
     """The files a path, glob or URI names; none is an error."""
     root, pattern = _root_and_pattern(place)
-    storage = storage_at(root)
-    found = [stat for stat in storage.list() if pattern is None or pattern.fullmatch(stat.name)]
+    is_file = "://" not in place and Path(place).is_file()
+    published = None if is_file else published_corpus(root, place)
+    stats = storage_at(root).list() if published is None else published_files(root, published)
+    found = [stat for stat in stats if pattern is None or pattern.fullmatch(stat.name)]
     files = [
         CorpusFile(stat.name, stat.size, stat.version)
         for stat in found
@@ -86,7 +104,10 @@ def find_corpus(place: str) -> Corpus:
             f"corpus {place} holds no data file; expected names that end in {kinds}, "
             f"plain or with {', '.join(COMPRESSIONS)}"
         )
-    return Corpus(root, tuple(sorted(files, key=lambda file: file.path.encode())))
+    if published is None:
+        refuse_generations(place, root, (file.path for file in files))
+    ordered = tuple(sorted(files, key=lambda file: file.path.encode()))
+    return Corpus(root, ordered, None if published is None else published.generation)
 
 
 def _root_and_pattern(place: str) -> tuple[str, re.Pattern[str] | None]:

@@ -24,17 +24,18 @@ LARGEST_FIELD = 2**31 - 1  # Python's own limit is 131,072 characters
 def write_without(
     storage: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, target: Path
 ) -> int:
-    """Write what stays; the number of rows. num_rows: of the whole file."""
+    """Write what stays; the number of rows, counted as they were written.
+
+    num_rows: of the whole file.
+    """
     stays = np.ones(num_rows, bool)
     stays[rows] = False
     if file.format is Format.PARQUET:
-        _write_groups(storage, file, stays, target)
-    else:
-        _write_records(storage, file, stays, target)
-    return int(stays.sum())
+        return _write_groups(storage, file, stays, target)
+    return _write_records(storage, file, stays, target)
 
 
-def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
+def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> int:
     with opened(storage, file.path) as source:
         schema, groups = source.schema_arrow, source.metadata.num_row_groups
         codec = _codec(source.metadata)
@@ -47,6 +48,7 @@ def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target:
                 if own.any():
                     left = table if own.all() else table.filter(pa.array(own))
                     writer.write_table(left, row_group_size=max(1, left.num_rows))
+    return pq.read_metadata(target).num_rows
 
 
 def _codec(metadata: pq.FileMetaData) -> str:
@@ -56,8 +58,8 @@ def _codec(metadata: pq.FileMetaData) -> str:
     return "none" if name == "uncompressed" else name
 
 
-def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
-    number = 0
+def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> int:
+    number = num_written = 0
     with (
         pa.input_stream(storage.open(file.path), compression=file.compression) as source,
         pa.output_stream(target, compression=file.compression) as sink,
@@ -68,12 +70,14 @@ def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target
         for record in records:
             if number < len(stays) and stays[number]:
                 sink.write(record)
+                num_written += 1
             number += 1
     if number != len(stays):
         raise CorruptFile(
             f"{storage.uri}/{file.path} has {number:,} records by its quotes and {len(stays):,} "
             "rows to its reader; rewrite it as Parquet"
         )
+    return num_written
 
 
 def _records(source: pa.NativeFile, kind: Format) -> Iterator[bytes]:

@@ -2,19 +2,29 @@
 
 import csv
 import gzip
+import hashlib
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from clustering import clustered, paired, table_of
-from embedding import published_bytes
+from embedding import assert_nothing_but_the_artifact, embed, published_bytes
+from embedding import table_of as vectors_table
+from kills import Job
 
 from pipelines import apply as apply_job
-from pipelines import embed as embed_job
-from pipelines.specs import ApplySpec, EmbedSpec
-from sbert_core.storage import storage_at
+from pipelines.artifacts import Artifact
+from pipelines.cli import main
+from pipelines.specs import ApplySpec
+from sbert_core.corpus.files import find_corpus
+from workers.applying import ApplyJob, Removed, apply_to_file
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -27,18 +37,21 @@ TEXTS = [
     "a cat sat",
 ]
 
+# A row that each file has alone: none is emptied.
+ALONE = ["the the the", "how many words would you write", "9.9 8.8 7.7!", "she said it was his"]
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A corpus of every format, with ids."""
     root = tmp_path_factory.mktemp("corpus")
     for part in range(2):
-        own = [f"{text} {part // 2}" for text in TEXTS]
+        own = [*(f"{text} 0" for text in TEXTS), ALONE[part]]
         table = pa.table(
             {
-                "id": [f"p{part}-{n}" for n in range(6)],
+                "id": [f"p{part}-{n}" for n in range(7)],
                 "text": own,
-                "tags": [[n, n] for n in range(6)],
+                "tags": [[n, n] for n in range(7)],
             }
         )
         (root / f"lang={part}").mkdir()
@@ -53,39 +66,45 @@ def folder(tmp_path_factory):
         for n, text in enumerate(TEXTS):
             quoted = text.replace('"', '""')
             file.write(f'"c{n}","{quoted} 0"\r\n' + ("\r\n" if n == 2 else ""))
+        file.write(f"c6,{ALONE[2]}\r\n")
     with gzip.open(root / "c.jsonl.gz", "wt") as file:
         for n, text in enumerate(TEXTS):
             file.write(json.dumps({"text": f"{text} 0", "id": f"j{n}"}) + "\n")
+        file.write(json.dumps({"text": ALONE[3], "id": "j6"}) + "\n")
     return root
 
 
-def test_apply_keeps_files_schemas_and_order(folder, bert_folder, tmp_path, ray_address):
-    embed_job.run(
-        EmbedSpec(
-            corpus=str(folder), model=str(bert_folder), out=str(tmp_path / "v"), address=ray_address
-        )
-    )
-    paired(tmp_path / "v", tmp_path / "p", ray_address, 0.999)
-    clustered(tmp_path / "p", tmp_path / "c")
-    kept = {n for n, row in table_of(tmp_path / "c").items() if row["keep"]}
+@pytest.fixture(scope="module")
+def clusters(folder, bert_folder, tmp_path_factory, ray_address):
+    """Two decisions on the corpus: the second keeps p0-2 and lets c2 go instead."""
+    home = tmp_path_factory.mktemp("clusters")
+    embed(folder, home / "v", bert_folder, address=ray_address)
+    paired(home / "v", home / "p", ray_address, 0.999)
+    clustered(home / "p", home / "first")
+    (home / "ids.txt").write_text("p0-2\n")
+    clustered(home / "p", home / "second", protect=str(home / "ids.txt"))
+    return home
+
+
+def kept_ids(clusters):
+    return {n for n, row in table_of(clusters).items() if row["keep"]}
+
+
+def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_address):
+    kept = kept_ids(clusters / "first")
     spec = ApplySpec(
-        clusters=str(tmp_path / "c"),
+        clusters=str(clusters / "first"),
         corpus=str(folder),
         out=str(tmp_path / "o"),
         address=ray_address,
     )
     report = apply_job.run(spec)
-    assert (report.rows_in, report.rows) == (24, len(kept)) and len(kept) < 24
+    assert (report.rows_in, report.rows) == (28, len(kept)) and len(kept) < 28
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    made = tmp_path / "o"
-    assert (
-        sorted(
-            p.relative_to(made).as_posix()
-            for p in made.rglob("*")
-            if p.is_file() and p.name[0] not in "_."
-        )
-        == names
-    )
+    made = Path(report.folder)
+    assert sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file()) == names
+    assert_nothing_but_the_artifact(tmp_path / "o")
+    assert CliRunner().invoke(main, ["path", str(tmp_path / "o")]).output == f"{made}\n"
     for part in range(2):
         name = f"lang={part}/a.parquet"
         source, target = pq.read_table(folder / name), pq.read_table(made / name)
@@ -100,20 +119,12 @@ def test_apply_keeps_files_schemas_and_order(folder, bert_folder, tmp_path, ray_
     with gzip.open(folder / "c.jsonl.gz", "rt") as file:
         assert own == [line for line in file if json.loads(line)["id"] in kept]
     assert not apply_job.run(spec).is_new
-    # Another run began here and was killed: nothing it may have written is trusted.
-    storage = storage_at(made)
-    listed = json.loads(storage.read(apply_job.NOTE))["files"]
-    apply_job._begin(storage, "another goal", listed)
-    (made / "b.csv").write_text("half")
-    assert apply_job.run(spec).is_new
-    with (made / "b.csv").open(newline="") as file:
-        assert list(csv.reader(file)) == wanted
     (tmp_path / "wrong").mkdir()
     pq.write_table(pa.table({"id": ["x"], "text": ["y"]}), tmp_path / "wrong" / "a.parquet")
     with pytest.raises(ValueError, match=r"no row of .* is among the \d+ to be removed"):
         apply_job.run(
             ApplySpec(
-                clusters=str(tmp_path / "c"),
+                clusters=str(clusters / "first"),
                 corpus=str(tmp_path / "wrong"),
                 out=str(tmp_path / "none"),
                 address=ray_address,
@@ -122,31 +133,36 @@ def test_apply_keeps_files_schemas_and_order(folder, bert_folder, tmp_path, ray_
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match="was not made by sbert apply; choose a new folder"):
-        apply_job.run(
-            ApplySpec(clusters=str(tmp_path / "c"), corpus=str(folder), out=str(tmp_path / "other"))
-        )
-    assert published_bytes(tmp_path / "c")
+        apply_job.run(replace(spec, out=str(tmp_path / "other")))
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "b.csv").write_text("x\n1\n")
+    (tmp_path / "earlier" / "_apply.json").write_text('{"goal": "x", "files": []}')
+    with pytest.raises(ValueError, match="earlier version.*; choose a new folder, or remove it"):
+        apply_job.run(replace(spec, out=str(tmp_path / "earlier")))
+    assert (tmp_path / "earlier" / "b.csv").read_text() == "x\n1\n"
+    for inside in (folder, folder / "clean"):
+        with pytest.raises(ValueError, match="lies inside corpus .*; choose another out"):
+            apply_job.run(replace(spec, out=str(inside)))
+    with pytest.raises(ValueError, match="holds clusters, not corpus"):
+        apply_job.run(replace(spec, out=str(clusters / "second")))
 
 
 def test_apply_by_position_refuses_a_changed_file(tmp_path, bert_folder, ray_address):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("text\nsame words\nother things\nsame words\n\nlast\n")
     place = str(tmp_path / "in")
-    embed_job.run(
-        EmbedSpec(
-            corpus=place, model=str(bert_folder), out=str(tmp_path / "v"), address=ray_address
-        )
-    )
+    embed(place, tmp_path / "v", bert_folder, address=ray_address)
     paired(tmp_path / "v", tmp_path / "p", ray_address, 0.9999)
     clustered(tmp_path / "p", tmp_path / "c")
     spec = ApplySpec(
         clusters=str(tmp_path / "c"), corpus=place, out=str(tmp_path / "o"), address=ray_address
     )
     assert apply_job.run(spec).rows == 3
-    assert (tmp_path / "o" / "a.csv").read_text() == "text\nsame words\nother things\nlast\n"
+    made = Path(Artifact.open(tmp_path / "o").folder)
+    assert (made / "a.csv").read_text() == "text\nsame words\nother things\nlast\n"
     elsewhere = ApplySpec(
         clusters=str(tmp_path / "c"),
-        corpus=str(tmp_path),
+        corpus=str(tmp_path / "*" / "a.csv"),
         out=str(tmp_path / "x"),
         address=ray_address,
     )
@@ -155,3 +171,86 @@ def test_apply_by_position_refuses_a_changed_file(tmp_path, bert_folder, ray_add
     (tmp_path / "in" / "a.csv").write_text("text\nsame words\nsame words\nlast one\n")
     with pytest.raises(ValueError, match="has changed since it was embedded, and its rows have no"):
         apply_job.run(spec)
+
+
+def test_apply_after_another_decision_rewrites_only_files_whose_rows_changed(
+    folder, clusters, bert_folder, tmp_path, ray_address
+):
+    out, vectors = tmp_path / "clean", tmp_path / "v"
+    first = ApplySpec(
+        clusters=str(clusters / "first"), corpus=str(folder), out=str(out), address=ray_address
+    )
+    second = replace(first, clusters=str(clusters / "second"))
+    old = Path(apply_job.run(first).folder)
+    embed(out, vectors, bert_folder, address=ray_address)
+    parts = parts_by_file(vectors)
+    new = Path(apply_job.run(second).folder)
+    changed = {"b.csv", "lang=0/a.parquet"}
+    names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert {n for n in names if not (new / n).samefile(old / n)} == changed
+    assert old.exists()  # for readers that have opened it
+    apply_job.run(replace(second, out=str(tmp_path / "scratch")))
+    assert published_bytes(out) == published_bytes(tmp_path / "scratch")
+    # The published corpus is a corpus: read once, and what did not change is carried over.
+    report = embed(out, vectors, bert_folder, address=ray_address)
+    kept = kept_ids(clusters / "second")
+    assert sorted(vectors_table(vectors)["id"].to_pylist()) == sorted(kept)
+    assert set(vectors_table(vectors)["file"].to_pylist()) <= names
+    now = parts_by_file(vectors)
+    assert {n for n in names & set(parts) if parts[n] == now.get(n)} == set(parts) - changed
+    assert report.embedded == 0
+
+
+def parts_by_file(vectors):
+    """The sha256 of the part of each corpus file."""
+    files = Artifact.open(vectors).manifest.files
+    return {file.source["file"]: file.sha256 for file in files}
+
+
+def test_apply_killed_midway_leaves_the_old_corpus_and_goes_on(
+    folder, clusters, tmp_path, ray_address
+):
+    corpus, out = tmp_path / "in", tmp_path / "clean"
+    shutil.copytree(folder, corpus, copy_function=shutil.copy2)
+    for n in range(400):
+        (corpus / f"more-{n}.csv").write_text(f"id,text\nm{n},more\n")
+    spec = ApplySpec(
+        clusters=str(clusters / "first"), corpus=str(corpus), out=str(out), address=ray_address
+    )
+    apply_job.run(spec)
+    old = published_bytes(out)
+    (corpus / "more-0.csv").write_text("id,text\nm0,other\n")
+    words = ["apply", clusters / "second", corpus, "--out", out, "--address", ray_address]
+    job = Job(list(map(str, words)), tmp_path / "log")
+    job.start()
+    finished = job.until(lambda: list(out.glob("_work/????????????????/*.json")))
+    job.kill()
+    assert published_bytes(out) == old
+    written = [out / json.loads(note.read_bytes())["path"] for note in finished if note.exists()]
+    before = {path: path.stat().st_ino for path in written}
+    second = replace(spec, clusters=str(clusters / "second"))
+    assert apply_job.run(second).is_new
+    assert {path: path.stat().st_ino for path in written} == before
+    apply_job.run(replace(second, out=str(tmp_path / "calm")))
+    assert published_bytes(out) == published_bytes(tmp_path / "calm")
+    assert not (out / "_work").exists()
+
+
+def test_apply_to_a_damaged_generation_writes_from_the_corpus(folder, tmp_path):
+    """A worker, called as a plain function."""
+    [file] = find_corpus(str(folder / "b.csv")).files
+    job = ApplyJob(
+        corpus=str(folder), out=str(tmp_path), data="data/1", work="_work/1", id_column=None
+    )
+    removed = Removed(pa.array([], pa.string()), {"b.csv": np.array([4, 1])})
+    first = apply_to_file(job, file, removed, None)
+    assert (first["rows"], first["source"]["rows"], first["source"]["removed"]) == (4, 6, 2)
+    again = replace(job, data="data/2")
+    linked = apply_to_file(again, file, removed, first)
+    assert linked == {**first, "path": "data/2/b.csv"}
+    assert (tmp_path / "data/2/b.csv").samefile(tmp_path / "data/1/b.csv")
+    (tmp_path / "data/1/b.csv").write_text("damaged")
+    mended = apply_to_file(replace(job, data="data/3"), file, removed, first)
+    assert mended == {**first, "path": "data/3/b.csv"}
+    data = (tmp_path / "data/3/b.csv").read_bytes()
+    assert hashlib.sha256(data).hexdigest() == first["sha256"]
