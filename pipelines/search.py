@@ -19,7 +19,7 @@ from pipelines.open_index import Index
 from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import SearchSpec
-from sbert_core.corpus.fetching import CorpusTexts
+from sbert_core.corpus.fetching import PLACE, CorpusTexts
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.formats import whole_table
 from sbert_core.encoder.cross_encoder import CrossEncoder
@@ -28,7 +28,6 @@ from workers.search_shard import SearchJob, encode_queries, search_shard
 log = logging.getLogger(__name__)
 
 ENCODED_QUERIES = 4096
-PLACE = ("id", "file", "row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +61,17 @@ def _one(spec: SearchSpec, index: Index) -> SearchReport:
     encoder = index.encoder_of(spec.model)
     vector = encoder.encode([spec.text], prompt=encoder.query_prompt)
     found = index.search(vector, spec.k, where=spec.filter)
-    places = index.columns(found.rows[0], PLACE).to_pylist() if len(found.rows[0]) else []
+    places = index.columns(found.rows[0], _columns(index))
     texts = _texts(index)
-    shown = texts.at(_spots(places))
-    scores: list[float | None] = [None] * len(places)
+    shown = texts.of(places)
+    scores: list[float | None] = [None] * len(shown)
     if spec.rerank is not None:
-        scores = _reranked(spec.rerank, [spec.text] * len(places), shown, texts)
-    rows = zip(places, found.cos[0].tolist(), shown, scores, strict=True)
+        scores = _reranked(spec.rerank, [spec.text] * len(shown), shown, texts)
+    rows = zip(places["id"].to_pylist(), found.cos[0].tolist(), shown, scores, strict=True)
     ordered = sorted(rows, key=lambda row: -(row[3] if row[3] is not None else row[1]))
     hits = [
-        Hit(rank=rank, cos=cos, id=place["id"], text=text, rerank=score)
-        for rank, (place, cos, text, score) in enumerate(ordered, start=1)
+        Hit(rank=rank, cos=cos, id=name, text=text, rerank=score)
+        for rank, (name, cos, text, score) in enumerate(ordered, start=1)
     ]
     return SearchReport(hits=tuple(hits), notes=tuple(texts.notes))
 
@@ -81,8 +80,9 @@ def _texts(index: Index) -> CorpusTexts:
     return CorpusTexts(index.manifest.made_from["corpus"])
 
 
-def _spots(places: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
-    return [(place["file"], place["row"]) for place in places]
+def _columns(index: Index) -> tuple[str, ...]:
+    """The id of a row and where its text is; windows of documents have bounds in it."""
+    return ("id", *(name for name in PLACE if name in index.manifest.schema))
 
 
 def _reranked(
@@ -118,7 +118,7 @@ def _many(spec: SearchSpec, index: Index) -> SearchReport:
         effort=index.effort,
         k=spec.k + 1,
         where=spec.filter,
-        columns=PLACE,
+        columns=_columns(index),
     )
     chunks = [texts[i : i + ENCODED_QUERIES] for i in range(0, len(texts), ENCODED_QUERIES)]
     with job_session(str(out.parent), spec.address):
@@ -184,7 +184,8 @@ def _table(
     if spec.rerank is not None:
         source = _texts(index)
         pairs = [texts[row["number"]] for row in rows]
-        columns["rerank"] = _reranked(spec.rerank, pairs, source.at(_spots(rows)), source)
+        places = pa.table({n: [row[n] for row in rows] for n in _columns(index)})
+        columns["rerank"] = _reranked(spec.rerank, pairs, source.of(places), source)
     order = sorted(
         range(len(rows)),
         key=lambda n: (rows[n]["number"], -columns.get("rerank", columns["cos"])[n], rows[n]["id"]),
