@@ -34,7 +34,7 @@ RUN = "run.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
-    """What became of a stage. outcome: done, nothing to do or passed over.
+    """What became of a stage. outcome: done, nothing to do, passed over or held back.
 
     driver_bytes: private memory of this process when the stage was over.
     """
@@ -100,6 +100,9 @@ class Run:
                 if number < first:
                     self._note(StageRun(name=name, outcome="passed over", seconds=0.0, said={}))
                     continue
+                if name == "apply" and self._is_gate_shut():
+                    self._note(StageRun(name=name, outcome="held back", seconds=0.0, said={}))
+                    continue
                 with shown(name), stage_named(name):
                     self._stage(name)
             self.gates = self._gates()
@@ -111,8 +114,10 @@ class Run:
         self.storage.delete([WORK])
         failed = [gate for gate in self.gates if not gate.is_met]
         if failed:
+            is_held = any(stage.outcome == "held back" for stage in self.stages)
+            held = "apply was held back. " if is_held else ""
             raise GateFailed(
-                f"{'; '.join(str(gate) for gate in failed)}. The artifacts are in "
+                f"{'; '.join(str(gate) for gate in failed)}. {held}The artifacts are in "
                 f"{self._seen(self.job.out)}" + (f", the report is {page}" if page else "")
             )
         return RunReport(
@@ -167,6 +172,10 @@ class Run:
             replace(gate, value=known.get(gate.name)) if gate.value is None else gate
             for gate in found
         ]
+
+    def _is_gate_shut(self) -> bool:
+        """Every gate judges a stage before apply, which takes rows out of what others read."""
+        return not all(gate.is_met for gate in self._gates())
 
     def _note(self, stage: StageRun) -> None:
         self.stages.append(stage)
