@@ -1,16 +1,18 @@
 """Words -> specs, reports -> words: every command and its options."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pipelines import STAGES
 from pipelines.options import band_of, number_or_auto, numbers_of, range_of, unescaped, words_of
 from pipelines.running import EXIT_BAD_INPUT, run_call, run_job
+from pipelines.terminal import printable
 from pipelines.words import (
     apply_text,
     cluster_text,
@@ -52,11 +54,36 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Show what may hold words of a corpus."""
+    click.echo(printable(text), err=err)
+
+
 class Flow(click.Group):
     """Lists commands in the order of the flow; click sorts them by letter."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [stage for stage in STAGES if stage in self.commands]
+
+    def make_context(self, *words: Any, **options: Any) -> click.Context:  # noqa: ANN401
+        with _shown_safely():
+            return super().make_context(*words, **options)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _shown_safely():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _shown_safely() -> Iterator[None]:
+    """A shell may put names of a corpus's files among the words that click complains of."""
+    try:
+        yield
+    except click.UsageError as error:
+        words = error.format_message()
+        if printable(words) == words:
+            raise
+        raise click.UsageError(printable(words), error.ctx) from None
 
 
 @click.group(cls=Flow)
@@ -128,7 +155,7 @@ def parsed(read: Callable[[str], Value], text: str, option: str) -> Value:
 def init(debug: bool, json_log: bool, job: Path, corpus: str, out: str) -> None:
     """Write a commented job file to begin with."""
     made = run_call("init", debug, json_log, job, corpus, out)
-    click.echo(f"job -> {made}\nsbert run {made}")
+    say(f"job -> {made}\nsbert run {made}")
 
 
 @main.command()
@@ -140,7 +167,7 @@ def init(debug: bool, json_log: bool, job: Path, corpus: str, out: str) -> None:
 def run(debug: bool, json_log: bool, **options: object) -> None:
     """Run the stages of a job file; finished ones have nothing to do."""
     report: RunReport = run_job("run", "RunSpec", debug, json_log, **options)
-    click.echo(job_plan_text(report.plan) if report.plan is not None else run_text(report))
+    say(job_plan_text(report.plan) if report.plan is not None else run_text(report))
 
 
 @main.command()
@@ -155,7 +182,7 @@ def run(debug: bool, json_log: bool, **options: object) -> None:
 def dedup(debug: bool, json_log: bool, **options: object) -> None:
     """Remove near-duplicates from one file: kept, removed with witnesses, report."""
     report: DedupReport = run_job("dedup", "DedupSpec", debug, json_log, **options)
-    click.echo(dedup_text(report))
+    say(dedup_text(report))
 
 
 @main.command()
@@ -184,7 +211,7 @@ def prepare(
     options["columns"], options["labels"] = words_of(columns), words_of(labels)
     options["score_range"] = parsed(range_of, score_range, "--score-range")
     report: PrepareReport = run_job("prepare", "PrepareSpec", debug, json_log, **options)
-    click.echo(prepare_text(report))
+    say(prepare_text(report))
 
 
 @main.command()
@@ -202,7 +229,7 @@ def prepare(
 def mine(debug: bool, json_log: bool, **options: object) -> None:
     """Add hard negatives to ranking shards, by exact search."""
     report: MineReport = run_job("mine", "MineSpec", debug, json_log, **options)
-    click.echo(mine_text(report))
+    say(mine_text(report))
 
 
 @main.command()
@@ -245,7 +272,7 @@ def train(debug: bool, json_log: bool, matryoshka: str, **options: object) -> No
     """Fine-tune an encoder, or a cross-encoder, on shards."""
     options["matryoshka"] = parsed(numbers_of, matryoshka, "--matryoshka")
     reports: list[TrainReport] = run_job("train", "TrainSpec", debug, json_log, **options)
-    click.echo("\n".join(map(train_text, reports)))
+    say("\n".join(map(train_text, reports)))
 
 
 @main.command()
@@ -273,9 +300,9 @@ def train(debug: bool, json_log: bool, matryoshka: str, **options: object) -> No
 def evaluate(debug: bool, json_log: bool, **options: object) -> None:
     """Score models on the benchmarks of the paper, side by side."""
     report: EvaluateReport = run_job("evaluate", "EvaluateSpec", debug, json_log, **options)
-    click.echo(report.table)
+    say(report.table)
     if report.out is not None:
-        click.echo(f"scores -> {report.out}")
+        say(f"scores -> {report.out}")
 
 
 @main.command()
@@ -325,7 +352,7 @@ def embed(debug: bool, json_log: bool, carry: str, text: str | None, **options: 
     options["carry"] = words_of(carry)
     options["text"] = None if text is None else unescaped(text)
     report = run_job("embed", "EmbedSpec", debug, json_log, **options)
-    click.echo(plan_text(report) if options["plan"] else embed_text(report))
+    say(plan_text(report) if options["plan"] else embed_text(report))
 
 
 @main.command()
@@ -355,7 +382,7 @@ def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
     """Build or update an index of vectors, and measure what it misses."""
     options["shards"] = parsed(number_or_auto, shards, "--shards")
     report: IndexReport = run_job("index", "IndexSpec", debug, json_log, **options)
-    click.echo(index_text(report))
+    say(index_text(report))
 
 
 @main.command()
@@ -374,9 +401,9 @@ def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
 def search(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
     """Find the closest rows of an index to a text, or to each text of a file."""
     report: SearchReport = run_job("search", "SearchSpec", debug, json_log, **options)
-    click.echo(search_json(report) if as_json else search_text(report))
+    say(search_json(report) if as_json else search_text(report))
     for note in report.notes:
-        click.echo(note, err=True)
+        say(note, err=True)
 
 
 @main.command()
@@ -404,7 +431,7 @@ def pairs(debug: bool, json_log: bool, band: str, **options: object) -> None:
     """Find all pairs of rows that are at least as similar as a threshold."""
     options["band"] = parsed(band_of, band, "--band")
     report: PairsReport = run_job("pairs", "PairsSpec", debug, json_log, **options)
-    click.echo(pairs_text(report))
+    say(pairs_text(report))
 
 
 @main.command()
@@ -417,7 +444,7 @@ def pairs(debug: bool, json_log: bool, band: str, **options: object) -> None:
 def threshold(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
     """Help to choose a threshold: chance pairs and samples by cosine, or scores against labels."""
     report: ThresholdReport = run_job("threshold", "ThresholdSpec", debug, json_log, **options)
-    click.echo(threshold_text(report, as_json))
+    say(threshold_text(report, as_json))
 
 
 @main.command()
@@ -450,7 +477,7 @@ def threshold(debug: bool, json_log: bool, as_json: bool, **options: object) -> 
 def cluster(debug: bool, json_log: bool, **options: object) -> None:
     """Decide which rows to keep; every other row has a kept witness."""
     report: ClusterReport = run_job("cluster", "ClusterSpec", debug, json_log, **options)
-    click.echo(cluster_text(report))
+    say(cluster_text(report))
 
 
 @main.command()
@@ -462,7 +489,7 @@ def cluster(debug: bool, json_log: bool, **options: object) -> None:
 def apply(debug: bool, json_log: bool, **options: object) -> None:
     """Write the corpus without removed rows: same files, schema and order."""
     report: ApplyReport = run_job("apply", "ApplySpec", debug, json_log, **options)
-    click.echo(apply_text(report))
+    say(apply_text(report))
 
 
 @main.command()
@@ -476,14 +503,14 @@ def apply(debug: bool, json_log: bool, **options: object) -> None:
 def report(debug: bool, json_log: bool, **options: object) -> None:
     """Write one page on a run or on artifacts, and the same as JSON."""
     made: ReportReport = run_job("report", "ReportSpec", debug, json_log, **options)
-    click.echo(f"{made.bytes / 1e6:,.1f} MB\nreport -> {made.page}")
+    say(f"{made.bytes / 1e6:,.1f} MB\nreport -> {made.page}")
 
 
 @main.command()
 @click.argument("artifact")
 def path(artifact: str) -> None:
     """Print the published data folder of an artifact, for any Parquet reader."""
-    click.echo(run_job("path", "PathSpec", False, False, artifact=artifact))
+    say(run_job("path", "PathSpec", False, False, artifact=artifact))
 
 
 @main.command()
@@ -495,7 +522,7 @@ def path(artifact: str) -> None:
 def export(debug: bool, **options: object) -> None:
     """Write vectors as files a vector store loads."""
     rows, folder = run_job("export", "ExportSpec", debug, False, **options)
-    click.echo(f"{rows:,} vectors -> {folder}")
+    say(f"{rows:,} vectors -> {folder}")
 
 
 @main.command()
@@ -512,7 +539,7 @@ def export(debug: bool, **options: object) -> None:
 def demo(debug: bool, json_log: bool, **options: object) -> None:
     """The whole flow on the docstrings of this machine's Python: train, embed, search, clean."""
     report: DemoReport = run_job("demo", "DemoSpec", debug, json_log, **options)
-    click.echo(demo_text(report))
+    say(demo_text(report))
 
 
 @main.command()
@@ -541,7 +568,7 @@ def submit(
     flags = ("--debug",) * debug + ("--json-log",) * json_log
     options |= {"wait": not no_wait, "words": (*flags, *words)}
     report: Submitted = run_job("submit", "SubmitSpec", debug, json_log, **options)
-    click.echo(submit_text(report), err=bool(report.exit_code))
+    say(submit_text(report), err=bool(report.exit_code))
     sys.exit(report.exit_code or 0)
 
 
@@ -556,5 +583,8 @@ def doctor(debug: bool, json_log: bool, as_json: bool, **options: object) -> Non
     from pipelines.checking.table import doctor_json, doctor_text
 
     report: DoctorReport = run_job("doctor", "DoctorSpec", debug, json_log, **options)
-    click.echo(doctor_json(report) if as_json else doctor_text(report))
+    if as_json:
+        say(doctor_json(report))
+    else:
+        click.echo(doctor_text(report))  # clean, but for its own colours
     sys.exit(EXIT_BAD_INPUT if report.num_failed else 0)

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TextIO
 
+from pipelines.terminal import printable
+
 RUN_ID = "SBERT_RUN_ID"  # a scheduler's own name for the run
 FIELDS = ("unit", "reason")  # what a line may say of itself, beside its words
 _stage: ContextVar[str] = ContextVar("stage", default="")
@@ -33,6 +35,13 @@ def stage_named(name: str) -> Iterator[None]:
         _stage.reset(token)
 
 
+class PlainLines(logging.Formatter):
+    """A line for people, which may hold words of a corpus."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 class JsonLines(logging.Formatter):
     """One JSON object per line."""
 
@@ -48,7 +57,7 @@ class JsonLines(logging.Formatter):
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return printable(json.dumps(line, ensure_ascii=False))
 
 
 class Stderr(logging.StreamHandler):
@@ -66,7 +75,7 @@ class Stderr(logging.StreamHandler):
 def configure_logs(json_lines: bool, debug: bool) -> None:
     """Send our packages' logs to stderr; other libraries' only from warnings up."""
     handler = Stderr()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+    plain = PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonLines() if json_lines else plain)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     for package in ("sbert_core", "workers", "pipelines"):

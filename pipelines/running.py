@@ -14,6 +14,7 @@ from typing import Any
 
 from pipelines import stopping
 from pipelines.logs import configure_logs, stage_named
+from pipelines.terminal import printable
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2
@@ -90,7 +91,8 @@ def _leave() -> None:
 
 def _fail(message: str, code: int, debug: bool) -> None:
     if debug:
-        traceback.print_exc()
-    line = " ".join(message.split())  # libraries explain themselves in several
-    sys.stderr.write(line + ("" if debug else "  (--debug shows where)") + "\n")
+        sys.stderr.write(printable(traceback.format_exc()))
+    line = printable(" ".join(message.split()))  # libraries explain themselves in several
+    hint = "" if debug else "  (--debug shows where)"
+    sys.stderr.write(f"{line}{hint}\n")
     sys.exit(code)

@@ -30,6 +30,7 @@ from pipelines.checking.places import relative_places
 from pipelines.jobfile import JobFile, JobFileError
 from pipelines.running import EXIT_BAD_INPUT, EXIT_PARTIAL, EXIT_UNEXPECTED
 from pipelines.specs import SubmitSpec
+from pipelines.terminal import printable
 from sbert_core.digest import digest
 
 log = logging.getLogger(__name__)
@@ -285,7 +286,7 @@ class ShownLog:
                     return
                 num_read += len(chunk)
                 if (num_new := num_read - self.num_chars) > 0:
-                    sys.stdout.write(chunk[-num_new:])
+                    sys.stdout.write(printable(chunk[-num_new:]))
                     sys.stdout.flush()
                     self.num_chars = num_read
 

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from pipelines.terminal import one_line
+
 if TYPE_CHECKING:
     from pipelines.apply import ApplyReport
     from pipelines.cluster import ClusterReport
@@ -211,7 +213,7 @@ def apply_text(report: "ApplyReport") -> str:
     done = "" if report.is_new else ", nothing to do"
     return (
         f"{report.rows:,} of {report.rows_in:,} rows kept in {report.files:,} files{done}\n"
-        f"corpus -> {report.out}"
+        f"corpus -> {report.folder}"
     )
 
 
@@ -243,7 +245,7 @@ def _level(level: "Level") -> str:
 
 
 def _snippet(text: str | None, name: object) -> str:
-    return " ".join(f"{name}: {text or ''}".split())[:SNIPPET_CHARS]
+    return one_line(" ".join(f"{name}: {text or ''}".split())[:SNIPPET_CHARS])
 
 
 def search_text(report: "SearchReport") -> str:
@@ -251,13 +253,14 @@ def search_text(report: "SearchReport") -> str:
         return f"hits of {report.num_queries:,} queries -> {report.out}"
     if not report.hits:
         return "nothing found"
-    width = max(len(str(hit.id)) for hit in report.hits)
+    ids = [one_line(hit.id) for hit in report.hits]
+    width = max(map(len, ids))
     has_rerank = report.hits[0].rerank is not None
     lines = [f"rank  cosine  {'rerank  ' * has_rerank}{'id':<{width}}  text"]
-    for hit in report.hits:
+    for name, hit in zip(ids, report.hits, strict=True):
         rerank = f"{hit.rerank:6.4f}  " if hit.rerank is not None else ""
         text = "" if hit.text is None else _one_line(hit.text)
-        lines.append(f"{hit.rank:4}  {hit.cos:6.4f}  {rerank}{hit.id!s:<{width}}  {text}".rstrip())
+        lines.append(f"{hit.rank:4}  {hit.cos:6.4f}  {rerank}{name:<{width}}  {text}".rstrip())
     return "\n".join(lines)
 
 
@@ -269,9 +272,9 @@ def search_json(report: "SearchReport") -> str:
 
 
 def _one_line(text: str) -> str:
-    """A text's beginning, without what a terminal would act on."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= SNIPPET_CHARS else f"{line[:SNIPPET_CHARS]}..."
+    """A text's beginning."""
+    line = " ".join(text.split())
+    return one_line(line if len(line) <= SNIPPET_CHARS else f"{line[:SNIPPET_CHARS]}...")
 
 
 def plan_text(plan: "EmbedEstimate") -> str:

@@ -6,9 +6,11 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pipelines.checking.judging import Verdict
+from pipelines.terminal import printable
 
 if TYPE_CHECKING:
     from pipelines.doctor import DoctorReport
@@ -23,14 +25,15 @@ def doctor_text(report: "DoctorReport") -> str:
     table = Table("check", "found", "verdict", "remedy", box=None, pad_edge=False)
     for row in report.checks:
         colour = COLOURS[row.verdict]
-        table.add_row(row.check, row.found, f"[{colour}]{row.verdict}[/]", row.remedy)
+        check, found, remedy = (escape(printable(v)) for v in (row.check, row.found, row.remedy))
+        table.add_row(check, found, f"[{colour}]{row.verdict}[/]", remedy)
     page = StringIO()
     console = Console(file=page, width=width, force_terminal=terminal.is_terminal)
     console.print(table, markup=True)
     lines = [line.rstrip() for line in page.getvalue().splitlines()]
     lines.append(f"{report.num_failed} failed, {report.num_warned} warnings")
     if report.gpu_file is not None:
-        lines.append(f"GPU report -> {report.gpu_file}")
+        lines.append(f"GPU report -> {printable(str(report.gpu_file))}")
     return "\n".join(lines)
 
 

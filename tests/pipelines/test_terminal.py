@@ -1,0 +1,151 @@
+"""Words of strangers on a terminal: shown, never acted on."""
+
+import ast
+import json
+import logging
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines.checking.judging import Check, Verdict
+from pipelines.checking.table import doctor_json, doctor_text
+from pipelines.cli import main
+from pipelines.doctor import DoctorReport
+from pipelines.logs import configure_logs
+from pipelines.search import Hit, SearchReport
+from pipelines.terminal import one_line, printable
+from pipelines.threshold import Level, SamplePair, ThresholdReport
+from pipelines.words import search_json, search_text, threshold_text
+
+ROOT = Path(__file__).parent.parent.parent
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\b\x7f\u202eevil\u2066\u2028\udce9"
+
+
+def acted_on(text: str) -> set[str]:
+    """Characters of an output that a terminal may obey, by their classes."""
+    marks = {"BN", "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "B", "S"}
+    return {
+        character
+        for character in text
+        if character not in "\n "
+        and (
+            unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+            or (
+                unicodedata.category(character) == "Cf"
+                and unicodedata.bidirectional(character) in marks - {"BN"}
+            )
+        )
+    }
+
+
+def test_printable_of_every_character_leaves_none_that_is_acted_on():
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert acted_on(everything) and not acted_on(printable(everything))
+    assert "\n" not in one_line(everything)
+
+
+@pytest.mark.parametrize(
+    "text", ["한국어", "é\U0001f600", "\U0001f468\u200d\U0001f469", "a\u00a0b"]
+)
+def test_printable_of_ordinary_writing_is_the_same(text):
+    assert printable(text) == text == one_line(text)
+
+
+def test_printable_of_json_keeps_its_meaning():
+    value = {"id": HOSTILE, "text": "a\nb\t\U000e0001\u200f"}
+    shown = printable(json.dumps(value, ensure_ascii=False, indent=1))
+    assert json.loads(shown) == value and not acted_on(shown)
+
+
+def test_words_with_hostile_ids_and_texts_stay_in_their_lines():
+    hit = Hit(rank=1, cos=0.5, id=f"a\n{HOSTILE}", text=f"b\n{HOSTILE}")
+    report = SearchReport(hits=(hit,))
+    assert len(search_text(report).splitlines()) == 2 and not acted_on(search_text(report))
+    assert json.loads(printable(search_json(report)))[0]["id"] == hit.id
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_logs_of_hostile_names_are_shown_and_not_acted_on(as_json, capsys):
+    root, own = logging.getLogger(), logging.getLogger("pipelines.x")
+    before = root.handlers[:], root.level
+    try:
+        configure_logs(as_json, False)
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            own.exception("file %s", HOSTILE)
+    finally:
+        root.handlers[:], root.level = before
+    shown = capsys.readouterr().err
+    assert "owned" in shown and not acted_on(shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["path", HOSTILE],
+        ["path", "x", HOSTILE],
+        [HOSTILE],
+        [f"--{HOSTILE}"],
+        ["export", "x", "--to", HOSTILE, "--out", "y"],
+        ["search", "x", "--k", HOSTILE],
+        ["embed", HOSTILE, "--model", HOSTILE, "--out", "o"],
+        ["embed", HOSTILE, "--model", "m", "--out", "o", "--debug"],
+        ["dedup", HOSTILE],
+        ["run", HOSTILE],
+        ["report", HOSTILE],
+        ["evaluate", HOSTILE, "--sts", HOSTILE],
+        ["threshold", HOSTILE],
+        ["init", f"{HOSTILE}/job.yaml"],
+    ],
+)
+def test_commands_refuse_hostile_words_without_repeating_them_raw(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code != 0
+    assert not acted_on(done.stdout + done.stderr)
+
+
+def test_doctor_shows_hostile_places_without_acting_on_them():
+    rows = (Check(HOSTILE, f"[red]{HOSTILE}", Verdict.WARN, f"[/]{HOSTILE}"),)
+    report = DoctorReport(checks=rows)
+    assert "[red]" in doctor_text(report) and not acted_on(doctor_text(report))
+    assert not acted_on(printable(doctor_json(report)))
+
+
+def test_threshold_shows_hostile_pairs_without_acting_on_them():
+    pair = SamplePair(cos=0.9, id_a=HOSTILE, id_b=HOSTILE, text_a=HOSTILE, text_b=None)
+    report = ThresholdReport(
+        levels=(Level(cos=0.9, chance_per_million=0.0, expected=0, samples=(pair,)),),
+        notes=(HOSTILE,),
+    )
+    for as_json in (False, True):
+        assert not acted_on(printable(threshold_text(report, as_json)))
+
+
+def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
+    """Where else words leave the process: each of these lines was looked at."""
+    writers = {"echo", "secho", "print_exc", "print"}
+    found = set()
+    for path in [
+        p for layer in ("pipelines", "workers", "sbert_core") for p in ROOT.glob(f"{layer}/**/*.py")
+    ]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                if name.rpartition(".")[2] in writers or name in (
+                    "sys.stdout.write",
+                    "sys.stderr.write",
+                ):
+                    found.add(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
+    assert found == {
+        "pipelines/cli.py: click.echo(printable(text), err=err)",
+        "pipelines/cli.py: click.echo(doctor_text(report))",
+        "pipelines/checking/table.py: console.print(table, markup=True)",
+        "pipelines/running.py: sys.stderr.write(printable(traceback.format_exc()))",
+        "pipelines/running.py: sys.stderr.write(f'{line}{hint}\\n')",
+        "pipelines/submit.py: sys.stdout.write(printable(chunk[-num_new:]))",
+    }
