@@ -26,7 +26,7 @@ from pipelines.models import local_model
 from pipelines.ray_tasks import in_order
 from pipelines.session import job_session
 from pipelines.specs import EvaluateSpec
-from sbert_core.corpus.files import find_corpus
+from sbert_core.corpus.files import COMPRESSIONS, SUFFIXES, find_corpus
 from workers.judge import Benchmark, Score, judged
 
 SPLIT_NAMES = ("train", "dev", "test")
@@ -46,12 +46,11 @@ def run(spec: EvaluateSpec) -> EvaluateReport:
     """Read all files, then score one model after the other; on a cluster, side by side."""
     benchmarks = _benchmarks(spec)
     calls = [("model", local_model(model), benchmarks) for model in spec.models]
-    names = _short(list(spec.models))
     for baseline in spec.baselines:
         kind, _, place = baseline.partition("=")
         folder = local_model(place) if kind in ("mean", "cls") else place
         calls.append((kind, folder, benchmarks))
-        names.append(f"{kind}={Path(place).name}" if place else kind)
+    names = _makers(spec)
     if spec.address is None:
         found = [judged(*call) for call in calls]
     else:
@@ -81,8 +80,20 @@ def _benchmarks(spec: EvaluateSpec) -> list[Benchmark]:
     found += _retrieval(spec.retrieval) if spec.retrieval else []
     found += [_clusters(place) for place in spec.clusters]
     found += [_facets(place) for place in spec.facets]
-    names = _short([benchmark.data for benchmark in found])
-    return [replace(b, data=name.split(".")[0]) for b, name in zip(found, names, strict=True)]
+    places = [benchmark.data for benchmark in found]
+    stems = [_stem(place) for place in places]
+    names = _short(stems if len(set(stems)) == len(set(places)) else places)
+    return [replace(b, data=name) for b, name in zip(found, names, strict=True)]
+
+
+def _makers(spec: EvaluateSpec) -> list[str]:
+    """A name for every model and baseline: as short as tells them apart, else as it was given."""
+    words = [*spec.models, *spec.baselines]
+    places = _short([baseline.partition("=")[2] for baseline in spec.baselines])
+    kinds = [baseline.partition("=")[0] for baseline in spec.baselines]
+    baselines = [f"{k}={place}" if place else k for k, place in zip(kinds, places, strict=True)]
+    names = [*_short(list(spec.models)), *baselines]
+    return names if len(set(names)) == len(set(words)) else words
 
 
 def _sts(place: str, aggregate: str) -> Benchmark:
@@ -224,11 +235,21 @@ def _benchmark(task: str, place: str, columns: dict[str, Any], **options: object
 
 def _short(names: list[str]) -> list[str]:
     """As many last parts of paths as it takes to tell them apart."""
-    for depth in range(1, 9):
-        short = ["/".join(Path(name).parts[-depth:]) or name for name in names]
-        if len({name.split(".")[0] for name in short}) == len(set(names)):
+    parts = [Path(name).parts for name in names]
+    for depth in range(1, max(map(len, parts), default=0)):
+        short = ["/".join(own[-depth:]) for own in parts]
+        if len(set(short)) == len(set(names)):
             return short
     return names
+
+
+def _stem(place: str) -> str:
+    """Without the suffixes of its format; any other dot belongs to the name."""
+    for known in (COMPRESSIONS, SUFFIXES):
+        suffix = Path(place).suffix
+        if suffix.lower() in known:
+            place = place.removesuffix(suffix)
+    return place
 
 
 def score_table(scores: dict[str, list[Score]]) -> str:

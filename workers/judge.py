@@ -70,7 +70,12 @@ class FolderOutput:
 class PairScorer:
     """A cross-encoder: it scores pairs and has no vectors."""
 
-    def __init__(self, encoder: CrossEncoder) -> None:
+    def __init__(self, encoder: CrossEncoder, place: str) -> None:
+        if encoder.num_outputs > 1:
+            raise ValueError(
+                f"{place} gives {encoder.num_outputs} classes, not a score; evaluate a "
+                "cross-encoder that has one output"
+            )
         self.encoder = encoder
 
     def scores(self, benchmark: Benchmark) -> np.ndarray:
@@ -102,7 +107,7 @@ def _maker(kind: str, place: str) -> VectorMaker:
             return FolderOutput(Encoder.load(place, pooling=kind))
     config = Path(place) / "config.json"
     if config.is_file() and "ForSequenceClassification" in config.read_text(encoding="utf-8"):
-        return PairScorer(CrossEncoder.load(place))
+        return PairScorer(CrossEncoder.load(place), place)
     return FolderOutput(Encoder.load(place))
 
 

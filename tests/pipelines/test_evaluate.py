@@ -1,6 +1,7 @@
 """`sbert evaluate`: every kind of file, several models, and scores that follow from vectors."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -165,3 +166,43 @@ def test_rows_without_text_in_a_transfer_set_are_left_out_and_counted(tmp_path, 
     assert benchmark.columns["a"] == TEXTS[:20]
     assert benchmark.columns["label"].tolist() == [n % 2 for n in range(20)]
     assert "cr.parquet: 3 rows without text are left out" in caplog.text
+
+
+def test_every_benchmark_and_baseline_has_a_place_of_its_own_in_the_table(tmp_path, bert_folder):
+    names = {"sentence1": TEXTS[:20], "sentence2": TEXTS[20:40]}
+    files = [
+        write(tmp_path / folder / name, **names, score=RNG.random(20))
+        for folder, name in [
+            ("x", "sts.en.parquet"),
+            ("x", "sts.de.parquet"),
+            ("x", "sts.parquet"),
+            ("y", "sts.parquet"),
+        ]
+    ]
+    (tmp_path / "x" / "sts.csv").write_text(
+        "sentence1,sentence2,score\nhot,cold,1\nup,down,2\none,two,4\n"
+    )
+    files.append(str(tmp_path / "x" / "sts.csv"))
+    encoders = [tmp_path / "a" / "v1.0" / "encoder", tmp_path / "b" / "v1.0" / "encoder"]
+    for encoder in encoders:
+        shutil.copytree(bert_folder, encoder)
+    (tmp_path / "tfidf").symlink_to(encoders[0])
+    models = (*map(str, encoders), str(tmp_path / "tfidf"))
+    baselines = (*(f"mean={e}" for e in encoders), *(f"cls={e}" for e in encoders), "tfidf")
+    report = run(EvaluateSpec(models=models, baselines=baselines, sts=tuple(files)))
+    assert len(report.scores) == len(models) + len(baselines)
+    for found in report.scores.values():
+        assert len({score.data for score in found}) == len(files)
+    rows = [line for line in report.table.splitlines() if line.startswith("| sts |")]
+    assert len(rows) == len(files)
+    assert all(line.count("|") == 5 + len(models) + len(baselines) - 1 for line in rows)
+
+
+def test_cross_encoder_of_several_classes_is_refused_in_words(tmp_path, pair_folder):
+    CrossEncoder.load(pair_folder("bert"), num_outputs=3).save(tmp_path / "three")
+    names = {"sentence1": TEXTS[:20], "sentence2": TEXTS[20:40]}
+    scored = write(tmp_path / "s.parquet", **names, score=RNG.random(20))
+    labelled = write(tmp_path / "p.parquet", **names, label=[0, 1] * 10)
+    for files in ({"sts": (scored,)}, {"pairs": (labelled,)}):
+        with pytest.raises(ValueError, match=r"three gives 3 classes, not a score; .* one output"):
+            run(EvaluateSpec(models=(str(tmp_path / "three"),), **files))

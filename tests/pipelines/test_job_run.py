@@ -4,19 +4,22 @@ import csv
 import gzip
 import json
 import re
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from embedding import files_of, published_bytes
 
 from pipelines import dedup as dedup_job
 from pipelines import init as init_job
 from pipelines import run as run_job
 from pipelines.artifacts import Artifact, GateFailed
 from pipelines.cli import main
-from pipelines.jobfile import JobFile, JobFileError
+from pipelines.gates import gates_of
+from pipelines.jobfile import GATES, SPECS, JobFile, JobFileError
 from pipelines.specs import DedupSpec, RunSpec
 from pipelines.words import job_plan_text, run_text
 
@@ -203,6 +206,37 @@ def test_a_gate_that_fails_is_named_and_the_report_is_there(finished, ray_addres
     )
     with pytest.raises(GateFailed, match="min_score 10: no stage of the job measures it"):
         run_job.run(unknown)
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(240)
+def test_a_gate_that_fails_leaves_the_applied_corpus_as_it_was(finished, ray_address):
+    folder, _ = finished
+    corpus = folder / "run" / "corpus"
+    before = published_bytes(corpus), files_of(corpus)
+    clusters = Artifact.open(folder / "run" / "clusters").manifest.generation
+    job = RunSpec(job=folder / "job.yaml", settings=("pairs.threshold=0.96",), address=ray_address)
+    gated = replace(job, settings=(*job.settings, "gates.max_removed_share=0.001"))
+    with pytest.raises(GateFailed, match=r"max_removed_share 0.001: found .*apply was held back"):
+        run_job.run(gated)
+    assert Artifact.open(folder / "run" / "clusters").manifest.generation != clusters
+    assert (published_bytes(corpus), files_of(corpus)) == before
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert {s["name"]: s["outcome"] for s in record["stages"]}["apply"] == "held back"
+    assert outcomes(run_job.run(job))["apply"] == "done"
+    assert published_bytes(corpus) != before[0]
+
+
+def test_gates_measure_nothing_but_stages_before_apply():
+    class Asked(dict):
+        def get(self, name, default=None):
+            self[name] = None
+            return default
+
+    asked = Asked()
+    gates_of(dict.fromkeys(GATES, 0.5), asked)
+    order = list(SPECS)
+    assert asked and all(order.index(name) < order.index("apply") for name in asked)
 
 
 @pytest.mark.ray
