@@ -6,17 +6,21 @@ Out: a Lance dataset; COPY files and SQL for pgvector; request bodies for Qdrant
 """
 
 import json
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from pipelines.artifacts import Artifact
 from pipelines.specs import ExportSpec
+from sbert_core.storage import storage_at
 from sbert_core.vectors.block import vectors_of
 from sbert_core.vectors.dtypes import decoded
+from sbert_core.vectors.reading import columns_schema
 
 # Names of texts in no other system's space: UUIDv5 of the id below this one.
 NAMESPACE = uuid.UUID("5f2a1f0e-5f0b-5c53-9a53-7bd0ad4d3f6e")
@@ -64,27 +68,26 @@ def _lance(artifact: Artifact, out: Path, name: str) -> None:
         raise ValueError("writing Lance needs the package pylance; remedy: pip install pylance")
     import lance  # noqa: PLC0415 - an optional package
 
-    batches = _batches(artifact)
-    first = next(batches)
-
-    def every() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
-
-    lance.write_dataset(pa.RecordBatchReader.from_batches(first.schema, every()), str(out))
+    schema = columns_schema(storage_at(artifact.uri), artifact.manifest.files[0].path)
+    vector = pa.field("vector", pa.list_(pa.float32(), artifact.manifest.spec["dim"]))
+    schema = schema.set(schema.get_field_index("vector"), vector)
+    lance.write_dataset(pa.RecordBatchReader.from_batches(schema, _batches(artifact)), str(out))
 
 
 def _pgvector(artifact: Artifact, out: Path, name: str) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     columns = _columns(artifact)
     unknown = [f"{c} ({kind})" for c, kind in columns.items() if kind not in POSTGRES_TYPES]
     if unknown:
         raise ValueError(f"no PostgreSQL type for {', '.join(unknown)}; carry other columns")
+    for column in columns:
+        if set(column) & set("\n\r\0"):
+            raise ValueError(f"column {column!r} has a name psql cannot read; carry other columns")
+    out.mkdir(parents=True, exist_ok=True)
     dim = artifact.manifest.spec["dim"]
-    fields = [f'"{c}" {POSTGRES_TYPES[kind]}' for c, kind in columns.items()]
+    fields = [f"{_quoted(c)} {POSTGRES_TYPES[kind]}" for c, kind in columns.items()]
     fields[0] += " PRIMARY KEY"
     lines = ",\n  ".join([*fields, f'"vector" vector({dim})'])
-    names = ", ".join(f'"{column}"' for column in [*columns, "vector"])
+    names = ", ".join(map(_quoted, [*columns, "vector"]))
     (out / "load.sql").write_text(
         f'CREATE EXTENSION IF NOT EXISTS vector;\nCREATE TABLE "{name}" (\n  {lines}\n);\n'
         f"\\copy \"{name}\" ({names}) FROM 'rows.copy'\n",
@@ -96,6 +99,12 @@ def _pgvector(artifact: Artifact, out: Path, name: str) -> None:
             for row, vector in zip(batch.select(list(columns)).to_pylist(), vectors, strict=True):
                 numbers = ",".join(map(repr, vector.tolist()))
                 file.write("\t".join([*map(_copied, row.values()), f"[{numbers}]"]) + "\n")
+
+
+def _quoted(name: str) -> str:
+    """An identifier of SQL."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _copied(value: object) -> str:
@@ -119,7 +128,7 @@ def _qdrant(artifact: Artifact, out: Path, name: str) -> None:
     for batch in _batches(artifact):
         for start in range(0, batch.num_rows, POINTS_PER_REQUEST):
             piece = batch.slice(start, POINTS_PER_REQUEST)
-            payloads = piece.select(columns).to_pylist()
+            payloads = [_finite(row) for row in piece.select(columns).to_pylist()]
             body = {
                 "batch": {
                     "ids": [point_id(row["id"]) for row in payloads],
@@ -127,18 +136,27 @@ def _qdrant(artifact: Artifact, out: Path, name: str) -> None:
                     "payloads": payloads,
                 }
             }
-            text = json.dumps(body, ensure_ascii=False, default=str)
+            text = json.dumps(body, ensure_ascii=False, default=str, allow_nan=False)
             (out / f"points-{number:06d}.json").write_text(text, encoding="utf-8")
             number += 1
+    points = 'for file in points-*.json; do send "$file" "$url/points?wait=true"; done\n'
     (out / "load.sh").write_text(
         "#!/bin/sh\n# usage: ./load.sh http://localhost:6333\nset -e\n"
         f'url="$1/collections/{name}"\n'
         'send() { curl -fsS -X PUT -H "Content-Type: application/json" '
         '--data-binary "@$1" "$2"; }\n'
-        'send collection.json "$url"\n'
-        'for file in points-*.json; do send "$file" "$url/points?wait=true"; done\n',
+        f'send collection.json "$url"\n{points if number else ""}',
         encoding="utf-8",
     )
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401
+    """The value with null for numbers that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
+    return [_finite(own) for own in value] if isinstance(value, list | tuple) else value
 
 
 def point_id(value: object) -> int | str:
