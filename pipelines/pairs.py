@@ -185,7 +185,8 @@ class Join:
 
     def _grown(self, growth: Growth) -> Manifest | None:
         """Old pairs, and new rows with each other and with the old; None if that cannot be."""
-        new, old = growth.sides(plan.side_of("a", self.goal.vectors))
+        whole = plan.side_of("a", self.goal.vectors)
+        new, old = growth.sides(whole)
         log.info("joining %s new rows with %s", f"{new.num_rows:,}", f"{old.num_rows:,}")
         job = self._job(new, old)
         leading, added, files = 0, 0, []
@@ -216,7 +217,8 @@ class Join:
                 "known_rows": old.num_rows,
             },
         }
-        files = files or no_pairs(job, self.finish)
+        # Either part may be without rows, and then it has no columns to copy.
+        files = files or no_pairs(self._job(whole, whole), self.finish)
         groups = growth.kept_groups(job)
         return manifest_of(self.goal, files, groups, growth.before.spec["method"], facts)
 

@@ -1,6 +1,6 @@
 """A vectors artifact made of given vectors, without a model or a corpus behind it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,19 @@ PART_ROWS = 16_384
 TOPICS = 1000
 
 
-def write_vectors(out: Path, blocks: Iterable[np.ndarray], space: str = "made up") -> Path:
-    """One part for each block; ids count rows."""
+def write_vectors(
+    out: Path,
+    blocks: Iterable[np.ndarray],
+    space: str = "made up",
+    ids: Sequence[pa.Array] | None = None,
+) -> Path:
+    """One part for each block; ids count rows, unless those of each block are given."""
     files, first, dim = [], 0, 0
     with Writer.claim(out) as writer:
         for number, vectors in enumerate(blocks):
-            table = _table(np.asarray(vectors, np.float32), first)
+            table = _table(np.asarray(vectors, np.float32), first if ids is None else 0)
+            if ids is not None:
+                table = table.set_column(0, "id", ids[number])
             path = f"data/made/{number:06d}"
             files.append(DataFile(**put_table(writer.storage, path, table), source={"file": "-"}))
             first, dim = first + table.num_rows, vectors.shape[1]
