@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.joining.certificate import assured_recall
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -42,7 +44,7 @@ def _recall(reports: Mapping[str, Any]) -> float | None:
     """The lowest that is certified, of pairs and of the index; exact pairs have all."""
     found = []
     if (pairs := reports.get("pairs")) is not None:
-        found.append(1.0 if pairs.certificate is None else pairs.certificate["low"])
+        found.append(1.0 if pairs.certificate is None else assured_recall(pairs.certificate))
     if (index := reports.get("index")) is not None:
         found += [own["10"]["low"] for own in index.card["recall"].values() if "10" in own]
     return min(found, default=None)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from pipelines.artifacts import DATA, WORK, DataFile, Manifest, Writer
+from pipelines.artifacts import DATA, WORK, DataFile, Manifest, TargetMissed, Writer
 from pipelines.joining import plan
-from pipelines.joining.cells import CellJoin, certificate_json
+from pipelines.joining.cells import CellJoin
+from pipelines.joining.certificate import certificate_json
 from pipelines.joining.exact import Found, exact_edges
 from pipelines.joining.goal import Goal
 from pipelines.joining.ground import Ground, TooManyEdges
@@ -168,10 +169,10 @@ class Join:
         return manifest_of(self.goal, files, groups, method, facts)
 
     def _found(self, ground: Ground) -> tuple[str, Found]:
-        """The edges, by the method that was asked for or that fits."""
+        """The edges, by the method that was asked for or that fits, and what found them."""
         method = self.spec.method
+        cost = ground.exact_core_seconds
         if method == "auto":
-            cost = ground.exact_core_seconds
             method = "exact" if cost <= EXACT_CORE_SECONDS else "ivf"
             log.info(
                 "looking at all pairs would take about %s core-seconds, budget %s: method %s",
@@ -181,7 +182,13 @@ class Join:
             )
         if method == "exact":
             return method, exact_edges(ground)
-        return method, CellJoin(ground, self.spec.recall, self.spec.seed).run()
+        try:
+            return method, CellJoin(ground, self.spec.recall, self.spec.seed).run()
+        except TargetMissed as error:
+            if cost > EXACT_CORE_SECONDS:
+                raise
+            log.info("%s; looking at all pairs, about %s core-seconds", error, f"{cost:,.1f}")
+            return "exact", exact_edges(ground)
 
     def _grown(self, growth: Growth) -> Manifest | None:
         """Old pairs, and new rows with each other and with the old; None if that cannot be."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_core.neighbours.alike import Alike
 from sbert_core.neighbours.cells import Cells
 from sbert_core.neighbours.certificate import bands_of, num_bands
 from sbert_core.neighbours.edges import EdgeWriter, part_edges
@@ -172,7 +173,10 @@ def cell_edges_name(job: JoinJob, reach: Reach, group: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundCounts:
-    """Ends of the edges of a part, how often each occurs, and edges by band of similarity."""
+    """Ends of the edges of a part, how many rows each was found with, and pairs by band.
+
+    Pairs and partners are counted as they are written: rows that stand for others count for them.
+    """
 
     a: np.ndarray
     count_a: np.ndarray
@@ -181,12 +185,22 @@ class FoundCounts:
     bands: np.ndarray
 
 
-def count_found(job: JoinJob, names: Sequence[str], part: int, num_parts: int) -> FoundCounts:
+def count_found(
+    job: JoinJob, names: Sequence[str], part: int, num_parts: int, alike_a: Alike, alike_b: Alike
+) -> FoundCounts:
     edges = part_edges(job.storage, names, part, num_parts)
-    a, count_a = np.unique(edges["a"], return_counts=True)
-    b, count_b = np.unique(edges["b"], return_counts=True)
-    bands = np.bincount(bands_of(edges["cos"], job.threshold), minlength=num_bands(job.threshold))
-    return FoundCounts(a, count_a, b, count_b, bands)
+    size_a = alike_a.representing().stand_for(edges["a"])[1]
+    size_b = alike_b.representing().stand_for(edges["b"])[1]
+    a, place_a = np.unique(edges["a"], return_inverse=True)
+    b, place_b = np.unique(edges["b"], return_inverse=True)
+    band, number = bands_of(edges["cos"], job.threshold), num_bands(job.threshold)
+    return FoundCounts(
+        a,
+        np.bincount(place_a, size_b, len(a)).astype(np.int64),
+        b,
+        np.bincount(place_b, size_a, len(b)).astype(np.int64),
+        np.bincount(band, size_a * size_b, number).astype(np.int64),
+    )
 
 
 def found_among(

@@ -17,6 +17,7 @@ import ray
 
 from pipelines.artifacts import DATA, DataFile, Manifest
 from pipelines.joining import plan
+from pipelines.joining.certificate import reaches
 from pipelines.joining.exact import Found
 from pipelines.joining.goal import Goal
 from pipelines.joining.ground import Ground, digests_of
@@ -66,7 +67,7 @@ class Growth:
             log.info("joining anew: rows are gone, and some may be of a group above 1,000 rows")
             return None
         if (certificate := current.facts["certificate"]) is not None:
-            if has_gone or certificate["low"] < goal.spec.recall:
+            if has_gone or not reaches(certificate, goal.spec.recall):
                 log.info("joining anew: the certificate of before does not speak for these pairs")
                 return None
         return cls(current, known, has_gone)

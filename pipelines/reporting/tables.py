@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipelines.joining.certificate import is_rare
 from pipelines.reporting.found import Found
 
 PHASES = ("plan", "embed", "join", "write", "read", "decide")
@@ -20,8 +21,12 @@ def headline_of(found: Found) -> list[dict[str, str]]:
     if found.pairs is not None:
         certificate = found.pairs.manifest.facts.get("certificate")
         cards.append(("similar pairs", f"{found.pairs.rows:,}"))
-        recall = "exact" if certificate is None else f"\u2265 {certificate['low']:.4f}"
-        cards.append(("recall of pairs", recall))
+        if certificate is not None and is_rare(certificate):
+            most = f"\u2264 {certificate['most_missed']:,.0f}"
+            cards.append(("similar pairs missing", most))
+        else:
+            recall = "exact" if certificate is None else f"\u2265 {certificate['low']:.4f}"
+            cards.append(("recall of pairs", recall))
     if found.clusters is not None:
         removed = found.clusters.manifest.facts["removed"]
         least = min(removed, key=float)
@@ -129,7 +134,8 @@ def certificate_of(found: Found) -> list[dict[str, Any]]:
         return []
     said = (
         f"{own['rows_sampled']:,} of {own['rows']:,} rows were looked up exactly; recall "
-        f"{own['value']:.4f}, at least {own['low']:.4f} with confidence {own['confidence']:.4g}"
+        f"{own['value']:.4f}, at least {own['low']:.4f}, and at most {own['most_missed']:,.0f} "
+        f"pairs are missing, with confidence {own['confidence']:.4g}"
     )
     rows = [
         [

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sbert_core.neighbours.join import FLOAT32_STEP
 from sbert_core.neighbours.means import unit_means
 
 ROWS_PER_CELL = 48  # to learn a centroid from
 STEPS = 8
+NO_VISITS = -1.0  # a margin at which rows stay at home, even if another cell is as near
 NEAR_ROWS = 2048  # at a time: 16 MB for 2000 cells
 
 
@@ -55,11 +57,13 @@ class Cells:
         return np.concatenate(rows), np.concatenate(cells)
 
     def needed_margins(self, a_PL: np.ndarray, b_PL: np.ndarray) -> np.ndarray:
-        """The least margin at which each of P pairs is met; 0 for rows of the same cell."""
+        """A margin at which each of P pairs is met, hardly above the least; 0 in the same cell."""
         (home_a, best_a), (home_b, best_b) = self._best(a_PL), self._best(b_PL)
         a_visits = best_a - np.einsum("pl,pl->p", a_PL, self.centroids[home_b])
         b_visits = best_b - np.einsum("pl,pl->p", b_PL, self.centroids[home_a])
-        return np.where(home_a == home_b, 0.0, np.minimum(a_visits, b_visits))
+        # Visits are told by a matrix product, and its sums end in other bits than these.
+        slack = 2 * (a_PL.shape[1] + 4) * FLOAT32_STEP
+        return np.where(home_a == home_b, 0.0, np.minimum(a_visits, b_visits) + slack)
 
     def _best(self, leading_NL: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         home = self.homes(leading_NL)
