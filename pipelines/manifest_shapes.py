@@ -34,7 +34,7 @@ CORPUS = {
     ],
 }
 SIDE = {"vectors": str, "generation": str, "files": [str]}
-RECALL = {"found": COUNT, "missed": float, "most_missed": float, "value": float, "low": float}
+RECALL = {"found": COUNT, "missed": float, "most_missed?": float, "value": float, "low": float}
 RECALL |= {"sampled": COUNT}
 CERTIFICATE = {
     **RECALL,

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pipelines.joining.certificate import is_rare
+from pipelines.joining.certificate import is_rare, most_missed
 from pipelines.terminal import one_line
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def pairs_text(report: "PairsReport") -> str:
     else:
         share = "" if is_rare(own) else f"recall {own['value']:.4f}, at least {own['low']:.4f}; "
         lines.append(
-            f"{share}at most {own['most_missed']:,.0f} pairs are missing, with confidence "
+            f"{share}at most {most_missed(own):,.0f} pairs are missing, with confidence "
             f"{own['confidence']:.4g}: {own['rows_sampled']:,} rows looked up exactly"
         )
     if report.grown is not None:

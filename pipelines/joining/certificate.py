@@ -7,6 +7,7 @@ The estimate itself must reach the target in any case.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,8 +22,15 @@ def assured_recall(certificate: Mapping[str, Any]) -> float:
 
 def is_rare(certificate: Mapping[str, Any]) -> bool:
     """Are there so few pairs that the number of missed ones says more than their share?"""
-    most = certificate["found"] + certificate["most_missed"]
+    most = certificate["found"] + most_missed(certificate)
     return most < PAIRS_PER_ROW * certificate["rows"]
+
+
+def most_missed(own: Mapping[str, Any]) -> float:
+    """The upper limit of missed pairs; certificates of version 0.1 state the recall alone."""
+    if "most_missed" in own:
+        return own["most_missed"]
+    return own["found"] / own["low"] - own["found"] if own["low"] else math.inf
 
 
 def reaches(certificate: Mapping[str, Any], target: float) -> bool:
@@ -45,8 +53,9 @@ def certificate_json(certificate: Mapping[str, Any]) -> bytes:
 
 
 def _assured(own: Mapping[str, Any], rows: int) -> float:
-    pairs = max(own["found"] + own["most_missed"], PAIRS_PER_ROW * rows)
-    return 1 - own["most_missed"] / pairs
+    if math.isinf(missed := most_missed(own)):
+        return 0.0
+    return 1 - missed / max(own["found"] + missed, PAIRS_PER_ROW * rows)
 
 
 def _tested_bands(certificate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -56,5 +65,5 @@ def _tested_bands(certificate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
 def _limits(own: Mapping[str, Any]) -> str:
     return (
         f"recall {own['value']:.4f} (at least {own['low']:.4f}, at most "
-        f"{own['most_missed']:,.0f} pairs missing)"
+        f"{most_missed(own):,.0f} pairs missing)"
     )

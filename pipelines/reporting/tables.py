@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipelines.joining.certificate import is_rare
+from pipelines.joining.certificate import is_rare, most_missed
 from pipelines.reporting.found import Found
 
 PHASES = ("plan", "embed", "join", "write", "read", "decide")
@@ -22,7 +22,7 @@ def headline_of(found: Found) -> list[dict[str, str]]:
         certificate = found.pairs.manifest.facts.get("certificate")
         cards.append(("similar pairs", f"{found.pairs.rows:,}"))
         if certificate is not None and is_rare(certificate):
-            most = f"\u2264 {certificate['most_missed']:,.0f}"
+            most = f"\u2264 {most_missed(certificate):,.0f}"
             cards.append(("similar pairs missing", most))
         else:
             recall = "exact" if certificate is None else f"\u2265 {certificate['low']:.4f}"
@@ -134,7 +134,7 @@ def certificate_of(found: Found) -> list[dict[str, Any]]:
         return []
     said = (
         f"{own['rows_sampled']:,} of {own['rows']:,} rows were looked up exactly; recall "
-        f"{own['value']:.4f}, at least {own['low']:.4f}, and at most {own['most_missed']:,.0f} "
+        f"{own['value']:.4f}, at least {own['low']:.4f}, and at most {most_missed(own):,.0f} "
         f"pairs are missing, with confidence {own['confidence']:.4g}"
     )
     rows = [
