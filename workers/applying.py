@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.formats import whole_table
 from sbert_core.corpus.leaving_out import write_without
+from sbert_core.corpus.records import count_rows
 from sbert_core.corpus.rows import opened
 from sbert_core.storage import Storage, storage_at
 
@@ -101,20 +102,7 @@ def _write(
 
 
 def _ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:
-    if file.format is Format.PARQUET:
-        with opened(source, file.path) as parquet:
-            names, table = parquet.schema_arrow.names, None
-            if column in names:
-                table = parquet.read([column])
-    else:
-        table = whole_table(source, file, [column])
-        names = table.column_names
-    if table is None or column not in names:
-        raise ValueError(
-            f"{file.path} has no id column {column!r}; it has: {', '.join(names)}: apply to the "
-            "corpus that was embedded"
-        )
-    ids = table[column].combine_chunks()
+    ids = whole_table(source, file, [column])[column].combine_chunks()
     return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
 
 
@@ -122,4 +110,4 @@ def _num_rows(source: Storage, file: CorpusFile) -> int:
     if file.format is Format.PARQUET:
         with opened(source, file.path) as parquet:
             return parquet.metadata.num_rows
-    return whole_table(source, file).num_rows
+    return count_rows(source, file)

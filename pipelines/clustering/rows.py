@@ -90,16 +90,10 @@ def _metadata(
 ) -> dict[str, pa.ChunkedArray]:
     corpus = find_corpus(place)
     id_name = vectors.manifest.made_from["id_column"] or "id"
-    tables = []
-    for file in corpus.files:
-        table = whole_table(corpus.storage, file, [id_name])
-        for name in (id_name, *names):
-            if name not in table.column_names:
-                raise ValueError(
-                    f"metadata {file.path} has no column {name!r}; it has: "
-                    f"{', '.join(table.column_names)}"
-                )
-        tables.append(table.select([id_name, *names]))
+    wanted = [id_name, *names]
+    tables = [
+        whole_table(corpus.storage, file, wanted, [id_name]).select(wanted) for file in corpus.files
+    ]
     table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     number = pc.index_in(rows.ids, table[id_name].cast(rows.ids.type).combine_chunks())
     return {name: table[name].take(number) for name in names}

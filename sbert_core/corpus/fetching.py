@@ -37,7 +37,7 @@ def texts_at(storage: Storage, file: CorpusFile, rows: Sequence[int], template: 
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         copy = Path(folder) / "copy.parquet"
         own = [name for name in FIELD.findall(template) if name not in file.partitions]
-        write_parquet_copy(storage, file, own, copy)
+        write_parquet_copy(storage, file, own, own, copy)
         return _parquet_texts(LocalStorage(copy.parent), copy.name, rows, template, file.partitions)
 
 

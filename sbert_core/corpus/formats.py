@@ -4,132 +4,129 @@ In:  Parquet, CSV, TSV and JSON lines, packed or not.
 Out: a table, or a Parquet copy that has row ranges to read; a broken file names itself.
 """
 
-import io
 import logging
-import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.rows import CorruptFile, opened, reading_error, refuse_fewer
+from sbert_core.corpus.json_lines import JsonRows
+from sbert_core.corpus.rows import opened, reading_error, refuse_fewer
+from sbert_core.corpus.separated import SeparatedRows
 from sbert_core.storage import LocalStorage, Storage
 
 log = logging.getLogger(__name__)
 
-# Types follow from the first block, and a row must fit in one: the default of 1 MiB is too small.
-BLOCK_BYTES = 64 * 2**20
-NULL_LINE = re.compile(rb"\n((?:\xef\xbb\xbf)?[ \t\r]*)null(?=[ \t\r]*(?:\n|\Z))")
+Kinds = dict[str, pa.DataType]
+TextRows = JsonRows | SeparatedRows
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """What a file that was rewritten holds. names: of all its columns, wanted or not."""
+
+    names: tuple[str, ...]
+    num_rows: int
 
 
 def whole_table(
-    storage: Storage, file: CorpusFile, text_columns: Iterable[str] | None = None
+    storage: Storage,
+    file: CorpusFile,
+    columns: Iterable[str] | None = None,
+    text_columns: Iterable[str] | None = None,
 ) -> pa.Table:
-    """All rows of a file of any format. Text columns stay text; None: all of a CSV are.
+    """All rows of a file of any format. Columns that share a name are left out.
 
-    Columns that share a name are left out: nobody could say which one is meant.
+    columns: those to read, a ValueError if there is no such; None: all.
+    text_columns: whose values are not taken for numbers or times; None: all.
     """
+    columns = None if columns is None else list(columns)
     if file.format is Format.PARQUET:
         with opened(storage, file.path) as parquet:
-            table = parquet.read()
-            refuse_fewer(storage, file.path, table.num_rows, parquet.metadata.num_rows)
-            return _unambiguous(table, file)
-    with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
-        copy = Path(folder) / "copy.parquet"
-        write_parquet_copy(storage, file, text_columns, copy)
-        with opened(LocalStorage(copy.parent), copy.name) as parquet:
-            return _unambiguous(parquet.read(), file)
-
-
-def _unambiguous(table: pa.Table, file: CorpusFile) -> pa.Table:
-    names = table.column_names
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
+            names = parquet.schema_arrow.names
+            known = TextFile(tuple(names), parquet.metadata.num_rows)
+            wanted = None if columns is None else [n for n in columns if n in names]
+            table = parquet.read(wanted)
+            refuse_fewer(storage, file.path, table.num_rows, known.num_rows)
+    else:
+        with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
+            copy = Path(folder) / "copy.parquet"
+            known = write_parquet_copy(storage, file, columns, text_columns, copy)
+            with opened(LocalStorage(copy.parent), copy.name) as parquet:
+                table = parquet.read()
+    if columns is not None:
+        if not known.names and not known.num_rows:  # lines of JSON, none of them
+            return pa.table({name: pa.nulls(0) for name in columns})
+        refuse_missing(file, columns, known.names)
+        return table
+    if twins := sorted({name for name in known.names if known.names.count(name) > 1}):
         log.warning("%s has several columns %r; none is read", file.path, twins[0])
-    return table.select([n for n, name in enumerate(names) if name not in twins])
+    return table.select([n for n, name in enumerate(table.column_names) if name not in twins])
+
+
+def refuse_missing(file: CorpusFile, wanted: Iterable[str], names: Sequence[str]) -> None:
+    """A ValueError for a column that a file lacks, or has several times."""
+    for name in wanted:
+        if name not in names:
+            raise ValueError(
+                f"{file.path} has no column {name!r}; it has: {', '.join(sorted(set(names)))}"
+            )
+        if names.count(name) > 1:
+            raise ValueError(f"{file.path} has several columns {name!r}; rename all but one")
 
 
 def write_parquet_copy(
-    storage: Storage, file: CorpusFile, text_columns: Iterable[str] | None, target: Path
-) -> None:
-    """Rewrite a CSV or JSON lines file, batch by batch. Text columns stay text; None: all are."""
-    reader = {Format.JSONL: _json_batches}.get(file.format, _csv_batches)
-    writer: pq.ParquetWriter | None = None
+    storage: Storage,
+    file: CorpusFile,
+    columns: Iterable[str] | None,
+    text_columns: Iterable[str] | None,
+    target: Path,
+) -> TextFile:
+    """Rewrite a CSV or JSON lines file, batch by batch, with types that hold for all its rows.
 
-    def stream() -> pa.NativeFile:
-        return pa.input_stream(storage.open(file.path), compression=file.compression)
-
+    columns: those to copy, where there are such; None: all.
+    text_columns: whose values are not taken for numbers or times; None: all. JSON's own numbers
+        are numbers.
+    """
+    reader = JsonRows if file.format is Format.JSONL else SeparatedRows
+    kinds: Kinds = {}
     try:
-        if text_columns is None:
-            with stream() as raw:
-                first = next(iter(reader(raw, file, [])), None)
-                text_columns = [] if first is None else first.schema.names
-        with stream() as raw:
-            for batch in reader(raw, file, list(text_columns)):
-                writer = writer or pq.ParquetWriter(target, batch.schema, compression="zstd")
-                writer.write_batch(batch)
+        rows: TextRows = reader(storage, file, columns, text_columns)
+        # Mostly once; again if later rows need wider types than the first block did.
+        while (wider := _write(rows, kinds, target)) is not None:
+            kinds = wider
     except (pa.ArrowException, OSError) as error:
         raise reading_error(storage, file.path, error) from error
-    if writer is None:
-        raise CorruptFile(
-            f"{storage.uri}/{file.path} has no rows; remove it, or give it a header and rows"
-        )
-    writer.close()
+    return TextFile(tuple(rows.names), rows.num_rows)
 
 
-def _csv_batches(
-    raw: pa.NativeFile, file: CorpusFile, text_columns: list[str]
-) -> Iterator[pa.RecordBatch]:
-    # In a TSV a quote is a character like any other: public data sets hold unpaired ones, and to
-    # take them for quoting would glue rows together.
-    parsing = pa.csv.ParseOptions(newlines_in_values=True)
-    if file.format is Format.TSV:
-        parsing = pa.csv.ParseOptions(delimiter="\t", quote_char=False)
-    yield from pa.csv.open_csv(
-        raw,
-        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
-        parse_options=parsing,
-        convert_options=pa.csv.ConvertOptions(
-            check_utf8=False,
-            column_types=dict.fromkeys(text_columns, pa.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        ),
-    )
-
-
-def _json_batches(
-    raw: pa.NativeFile, file: CorpusFile, text_columns: list[str]
-) -> Iterator[pa.RecordBatch]:
-    del file, text_columns  # JSON says itself what is text
-    source = pa.PythonFile(_EmptyForNull(raw), "r")
-    yield from pa.json.open_json(source, read_options=pa.json.ReadOptions(block_size=BLOCK_BYTES))
-
-
-class _EmptyForNull(io.RawIOBase):
-    """Lines of JSON, with {} for null: pyarrow 26 dies of a block whose first line is null."""
-
-    def __init__(self, raw: pa.NativeFile) -> None:
-        self._raw = raw
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; whole lines, unless one is longer than that."""
-        data = self._rest
-        while len(data) < size and (more := self._raw.read(size - len(data))):
-            data += more
-        end = data.rfind(b"\n") + 1
-        if len(data) < size or not end:  # the last of all, or a part of a very long line
-            end = len(data)
-        data, self._rest = data[:end], data[end:]
-        if b"null" not in data:
-            return data
-        return NULL_LINE.sub(rb"\n\1{}", b"\n" + data)[1:]
+def _write(rows: TextRows, kinds: Kinds, target: Path) -> Kinds | None:
+    """Write all rows under the types of the first block; if they do not hold, those that do."""
+    writer: pq.ParquetWriter | None = None
+    first: Kinds = {}
+    try:
+        for batch in rows.batches():
+            found = {
+                name: rows.widened(name, kinds.get(name, pa.null()), column)
+                for name, column in batch.items()
+            }
+            kinds = kinds | found
+            if writer is None:
+                first = found
+                writer = pq.ParquetWriter(
+                    target, pa.schema(list(first.items())), compression="zstd"
+                )
+            if first == found and first:
+                values = [rows.converted(batch[name], kind) for name, kind in first.items()]
+                writer.write_batch(pa.record_batch(values, list(first)))
+        if writer is None:
+            first = {name: kinds.get(name, pa.string()) for name in rows.columns}
+            pq.write_table(pa.schema(list(first.items())).empty_table(), target)
+    finally:
+        if writer is not None:
+            writer.close()
+    return None if first.items() >= kinds.items() else kinds

@@ -5,9 +5,6 @@ Out: the rows that stay, in their order: Parquet with its schema and row groups,
      JSON byte for byte.
 """
 
-import csv
-import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,27 +12,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.corpus.files import CorpusFile, Format
+from sbert_core.corpus.records import (
+    RecordScanner,
+    json_line_blocks,
+    scanned_blocks,
+    stream_of,
+)
 from sbert_core.corpus.rows import CorruptFile, opened
 from sbert_core.storage import Storage
-
-LARGEST_FIELD = 2**31 - 1  # Python's own limit is 131,072 characters
 
 
 def write_without(
     storage: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, target: Path
 ) -> int:
-    """Write what stays; the number of rows, counted as they were written.
+    """Write what stays; the number of rows, counted in what was written.
 
     num_rows: of the whole file.
     """
     stays = np.ones(num_rows, bool)
     stays[rows] = False
     if file.format is Format.PARQUET:
-        return _write_groups(storage, file, stays, target)
-    return _write_records(storage, file, stays, target)
+        _write_groups(storage, file, stays, target)
+        return pq.read_metadata(target).num_rows
+    _write_records(storage, file, stays, target)
+    return _num_records(file, target)
 
 
-def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> int:
+def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
     with opened(storage, file.path) as source:
         schema, groups = source.schema_arrow, source.metadata.num_row_groups
         codec = _codec(source.metadata)
@@ -48,7 +51,6 @@ def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target:
                 if own.any():
                     left = table if own.all() else table.filter(pa.array(own))
                     writer.write_table(left, row_group_size=max(1, left.num_rows))
-    return pq.read_metadata(target).num_rows
 
 
 def _codec(metadata: pq.FileMetaData) -> str:
@@ -58,49 +60,57 @@ def _codec(metadata: pq.FileMetaData) -> str:
     return "none" if name == "uncompressed" else name
 
 
-def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> int:
-    number = num_written = 0
+def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
+    write = _write_lines if file.format is Format.JSONL else _write_separated
     with (
-        pa.input_stream(storage.open(file.path), compression=file.compression) as source,
+        stream_of(storage, file) as source,
         pa.output_stream(target, compression=file.compression) as sink,
     ):
-        records = _records(source, file.format)
-        if file.format is not Format.JSONL:
-            sink.write(next(records, b""))
-        for record in records:
-            if number < len(stays) and stays[number]:
-                sink.write(record)
-                num_written += 1
-            number += 1
+        number = write(source, file.format, stays, sink)
     if number != len(stays):
         raise CorruptFile(
-            f"{storage.uri}/{file.path} has {number:,} records by its quotes and {len(stays):,} "
-            "rows to its reader; rewrite it as Parquet"
+            storage.uri,
+            file.path,
+            f"{number:,} records by its quotes and {len(stays):,} rows to its reader",
         )
-    return num_written
 
 
-def _records(source: pa.NativeFile, kind: Format) -> Iterator[bytes]:
-    """Bytes of each row; a quoted value of a CSV may hold line ends. Empty lines are no rows."""
-    # One character for each byte, and nothing but a line feed ends a line.
-    text = io.TextIOWrapper(source, "latin-1", newline="\n")
-    if kind is not Format.CSV:
-        yield from (line.encode("latin-1") for line in text if line.strip("\r\n"))
-        return
-    seen: list[str] = []
+def _write_lines(
+    source: pa.NativeFile, kind: Format, stays: np.ndarray, sink: pa.NativeFile
+) -> int:
+    number = 0
+    for lines in json_line_blocks(source):
+        own = stays[number : number + len(lines)].tolist()
+        sink.write(b"".join(line for (_, line), stay in zip(lines, own, strict=False) if stay))
+        number += len(lines)
+    return number
 
-    def lines() -> Iterator[str]:
-        for line in text:
-            seen.append(line)
-            yield line
 
-    csv.field_size_limit(LARGEST_FIELD)
-    try:
-        for fields in csv.reader(lines()):
-            if fields:
-                yield "".join(seen).encode("latin-1")
-            seen.clear()
-    except csv.Error as error:
-        raise CorruptFile(
-            f"a CSV cannot be cut into rows: {error}; rewrite it as Parquet"
-        ) from None
+def _write_separated(
+    source: pa.NativeFile, kind: Format, stays: np.ndarray, sink: pa.NativeFile
+) -> int:
+    """The header, and the bytes of each record that stays. Empty lines are no records."""
+    scanner = RecordScanner(kind)
+    # The header, the rows, and what may follow: more rows than were announced, an error later.
+    keep = np.concatenate([[True], stays, [False]])
+    number = 0
+    for data, ends, is_record in scanned_blocks(source, scanner):
+        begun = number + np.concatenate([[0], np.cumsum(is_record)])  # by the end of each piece
+        is_kept = keep[np.minimum(begun, len(keep) - 1)] & np.append(is_record, True)
+        bounds = np.concatenate([[0], ends, [len(data)]])
+        changes = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))
+        for first, last in changes.reshape(-1, 2).tolist():
+            sink.write(data[bounds[first] : bounds[last]])
+        number = int(begun[-1])
+    return max(0, scanner.num_records - 1)
+
+
+def _num_records(file: CorpusFile, target: Path) -> int:
+    """Rows of a written file of the same format."""
+    with pa.input_stream(target, compression=file.compression) as source:
+        if file.format is Format.JSONL:
+            return sum(len(lines) for lines in json_line_blocks(source))
+        scanner = RecordScanner(file.format)
+        for _ in scanned_blocks(source, scanner):
+            pass
+        return max(0, scanner.num_records - 1)

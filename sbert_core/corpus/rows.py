@@ -37,7 +37,21 @@ class Layout:
 
 
 class CorruptFile(ValueError):
-    """A file that cannot be read."""
+    """A file that cannot be read.
+
+    root, path: of the storage and of the file in it. line: where, in a file of lines.
+    """
+
+    def __init__(self, root: str, path: str, reason: str, line: int | None = None) -> None:
+        super().__init__(root, path, reason, line)  # pickled by these
+        self.root, self.path, self.reason, self.line = root, path, reason, line
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"line {self.line:,}: "
+        return (
+            f"{self.root}/{self.path} cannot be read: {where}{self.reason}; repair or remove it, "
+            "or leave it out with --skip-corrupt"
+        )
 
 
 @contextmanager
@@ -55,20 +69,13 @@ def reading_error(storage: Storage, path: str, error: Exception) -> Exception:
     """A corrupt file, unless the system itself failed: then the file may be fine."""
     if getattr(error, "errno", None) is not None or isinstance(error, pa.ArrowMemoryError):
         return error
-    return _corrupt(storage, path, str(error).strip().splitlines()[0].rstrip("."))
-
-
-def _corrupt(storage: Storage, path: str, reason: str) -> CorruptFile:
-    return CorruptFile(
-        f"{storage.uri}/{path} cannot be read: {reason}; repair or remove it, or leave it out "
-        "with --skip-corrupt"
-    )
+    return CorruptFile(storage.uri, path, str(error).strip().splitlines()[0].rstrip("."))
 
 
 def refuse_fewer(storage: Storage, path: str, found: int, announced: int) -> None:
     """A broken page may end a file before its time without any other sign."""
     if found < announced:
-        raise _corrupt(storage, path, f"it ends at row {found} of {announced}")
+        raise CorruptFile(storage.uri, path, f"it ends at row {found} of {announced}")
 
 
 def layout_of(storage: Storage, path: str) -> Layout:
@@ -85,9 +92,9 @@ def layout_of(storage: Storage, path: str) -> Layout:
                 sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
                 if is_flat[i] and column.num_values != group.num_rows:
                     reason = f"{column.num_values} values of {name} in {group.num_rows} rows"
-                    raise _corrupt(storage, path, reason)
+                    raise CorruptFile(storage.uri, path, reason)
         if sum(group.num_rows for group in groups) != meta.num_rows:
-            raise _corrupt(storage, path, "its row groups have other rows than it says")
+            raise CorruptFile(storage.uri, path, "its row groups have other rows than it says")
         return Layout(
             num_rows=meta.num_rows,
             schema=file.schema_arrow,

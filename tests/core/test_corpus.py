@@ -181,7 +181,7 @@ JSONL = "\n".join(
 def test_csv_and_json_lines_become_parquet_with_text_ids(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
     copy = tmp_path / "copy.parquet"
-    write_parquet_copy(LocalStorage(tmp_path), CorpusFile(name, 0, ""), ["text", "id"], copy)
+    write_parquet_copy(LocalStorage(tmp_path), CorpusFile(name, 0, ""), None, ["text", "id"], copy)
     table = pq.read_table(copy)
     assert table.to_pydict() == {"id": ["007", "008"], "text": ["two\nlines", "plain"], "n": [1, 2]}
 
@@ -189,7 +189,7 @@ def test_csv_and_json_lines_become_parquet_with_text_ids(name, data, tmp_path):
 def test_a_quote_in_a_tsv_is_a_character(tmp_path):
     (tmp_path / "x.tsv").write_text('id\ttext\n1\t"half open\n2\ta "word"\n3\tend"\n')
     copy = tmp_path / "copy.parquet"
-    write_parquet_copy(LocalStorage(tmp_path), CorpusFile("x.tsv", 0, ""), ["text"], copy)
+    write_parquet_copy(LocalStorage(tmp_path), CorpusFile("x.tsv", 0, ""), None, ["text"], copy)
     assert pq.read_table(copy)["text"].to_pylist() == ['"half open', 'a "word"', 'end"']
 
 
@@ -200,7 +200,7 @@ def test_broken_files_name_themselves(tmp_path):
         layout_of(storage, "x.parquet")
     (tmp_path / "x.jsonl").write_bytes(b'{"a": 1}\n{"a": ')
     with pytest.raises(CorruptFile, match="x.jsonl cannot be read"):
-        write_parquet_copy(storage, CorpusFile("x.jsonl", 0, ""), [], tmp_path / "copy")
+        write_parquet_copy(storage, CorpusFile("x.jsonl", 0, ""), None, None, tmp_path / "copy")
     table = pa.table({"id": range(5000), "text": [f"text number {i}" for i in range(5000)]})
     pq.write_table(table, tmp_path / "y.parquet", compression="zstd")
     data = bytearray((tmp_path / "y.parquet").read_bytes())
