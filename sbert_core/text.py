@@ -4,6 +4,15 @@ In:  any Python object that claims to be a text.
 Out: None if it can be encoded, else the reason in a few words.
 """
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """Stands for the text of a row that gets no vector for something else in it."""
+
+    reason: str
+
 
 def invalid_reason(text: object) -> str | None:
     """Why this value has no sentence vector; None for a usable text.
@@ -13,6 +22,8 @@ def invalid_reason(text: object) -> str | None:
     """
     if text is None:
         return "null"
+    if isinstance(text, RefusedRow):
+        return text.reason
     if isinstance(text, bytes):
         return _encoding_error(text)
     if not isinstance(text, str):

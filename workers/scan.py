@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.reading import Reading
-from sbert_core.corpus.rows import content_hash, hashes_of
+from sbert_core.corpus.rows import characters_of, content_hash, hashes_of
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import storage_at
 from sbert_core.vectors.owners import (
@@ -73,7 +73,7 @@ def scan_units(reading: Reading, units: list[Unit], shuffle: Shuffle) -> list[Sc
         for rows in reading.stream(unit.path, unit.first_row, unit.num_rows):
             is_valid, hashes = hashes_of(rows.texts)
             row = rows.row - unit.first_row
-            num_chars = np.array([len(text or "") for text in rows.texts], np.int64)
+            num_chars = characters_of(rows.texts)
             texts.append(
                 records_of(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])
             )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.reading import Reading, Rows
-from sbert_core.corpus.rows import hashes_of
+from sbert_core.corpus.rows import characters_of, hashes_of
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage, storage_at
 from sbert_core.vectors.block import FACTS, Block, read_block
@@ -101,7 +101,7 @@ class UnitJob:
         """Repeats within the unit, and vectors of the same file in earlier runs."""
         is_valid, hashes = hashes_of(rows.texts)
         row = rows.row - unit.first_row
-        num_chars = np.array([len(text or "") for text in rows.texts], np.int64)
+        num_chars = characters_of(rows.texts)
         records = [records_of(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])]
         for number, (name, path) in enumerate(zip(self.sources, self.source_paths, strict=True)):
             if path == unit.path:
@@ -154,7 +154,7 @@ class UnitJob:
             row=np.empty(0, np.int64),
             ids=pa.array([], kinds.get(self.reading.id_column or "", pa.string())),
             texts=[],
-            carried={name: pa.array([], kinds[name]) for name in self.reading.carry},
+            carried={n: pa.array([], kinds.get(n, pa.null())) for n in self.reading.carry},
         )
         none = np.empty(0, np.int64)
         owner = Owner(none, none, none)

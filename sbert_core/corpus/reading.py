@@ -12,7 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.rows import FIELD, Text, stream_rows, texts_of
+from sbert_core.corpus.rows import (
+    FIELD,
+    Text,
+    spelled_out,
+    stream_rows,
+    texts_of,
+    without_bad_bytes,
+)
 from sbert_core.corpus.where import Where
 from sbert_core.storage import storage_at
 
@@ -107,14 +114,16 @@ class Reading:
             columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
         ids = None
         if self.id_column is not None:
-            ids = _plain(columns[self.id_column])
+            ids = spelled_out(_plain(columns[self.id_column]))
         elif self.id_kind is IdKind.POSITION:
             ids = pa.array([f"{path}#{number}" for number in row], pa.string())
+        own_ids = [self.id_column] if self.id_column is not None else []
+        published = {name: columns[name] for name in [*own_ids, *self.carry]}
         return Rows(
             path=path,
             row=row,
             ids=ids,
-            texts=texts_of(columns, self.template),
+            texts=without_bad_bytes(texts_of(columns, self.template), published),
             carried={name: _plain(columns[name]) for name in self.carry},
         )
 

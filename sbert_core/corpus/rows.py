@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.storage import Storage
-from sbert_core.text import invalid_reason
+from sbert_core.text import RefusedRow, invalid_reason
 
 BATCH_ROWS = 8192
 HASH_BYTES = 16
 FIELD = re.compile(r"\{([^{}]+)\}")
 
-Text = str | bytes | None
+Text = str | bytes | RefusedRow | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,43 @@ def _text(value: bytes) -> Text:
         return value
 
 
+def without_bad_bytes(texts: list[Text], columns: dict[str, pa.Array]) -> list[Text]:
+    """The texts; a row with a value that is no UTF-8 in one of the columns is refused.
+
+    What is published must be read by others, and most readers refuse a file for one such value.
+    """
+    for name, column in columns.items():
+        for row in invalid_rows(column):
+            if invalid_reason(texts[row]) is None:
+                texts[row] = RefusedRow(f"invalid UTF-8 in column {name!r}")
+    return texts
+
+
+def spelled_out(ids: pa.Array) -> pa.Array:
+    """Ids; those that are no UTF-8 with their bad bytes as \\xff, to be found by."""
+    if not (bad := invalid_rows(ids)):
+        return ids
+    values = ids.cast(pa.large_binary()).to_pylist()
+    for row in bad:
+        values[row] = values[row].decode(errors="backslashreplace").encode()
+    return pa.array(values, pa.large_binary()).cast(ids.type)
+
+
+def invalid_rows(column: pa.Array) -> list[int]:
+    """Rows whose value, or a value in it, is no UTF-8."""
+    if _is_sound(column):
+        return []
+    return [row for row in range(len(column)) if not _is_sound(column.take(pa.array([row])))]
+
+
+def _is_sound(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def hashes_of(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
     """Which texts are valid, and the content hash of each as two uint64; zeros where invalid."""
     digests = [
@@ -185,6 +222,11 @@ def hashes_of(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
     hashes = np.frombuffer(b"".join(digests), dtype=">u8").reshape(-1, 2).astype(np.uint64)
     is_valid = (hashes[:, 0] | hashes[:, 1]) != 0
     return is_valid, hashes
+
+
+def characters_of(texts: Iterable[object]) -> np.ndarray:
+    """How many characters each text has; 0 where there is none."""
+    return np.array([len(text) if isinstance(text, str) else 0 for text in texts], np.int64)
 
 
 def content_hash(text: str) -> bytes:
