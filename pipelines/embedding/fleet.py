@@ -27,10 +27,11 @@ from pipelines.specs import EmbedSpec
 from pipelines.stillness import ended_if_still
 from pipelines.stopping import stop_if_told
 from sbert_core.corpus.files import Corpus, CorpusFile
-from sbert_core.corpus.formats import write_parquet_copy
+from sbert_core.corpus.formats import TextFile, write_parquet_copy
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import FIELD, CorruptFile
 from sbert_core.corpus.units import Unit
+from sbert_core.corpus.where import Where
 from sbert_core.storage import Storage, storage_at
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
@@ -70,30 +71,31 @@ class Fleet(contextlib.ExitStack):
     # -- before the model ------------------------------------------------------------------------
 
     def stage(
-        self, corpus: Corpus, files: list[CorpusFile], spec: EmbedSpec, place: str, work: str
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Rewrite files as Parquet; their names in `place`, and why some could not be."""
-        if not files:
-            return {}, {}
+        self,
+        corpus: Corpus,
+        files: list[CorpusFile],
+        spec: EmbedSpec,
+        place: str,
+        names: list[str],
+    ) -> list[TextFile | CorruptFile]:
+        """Rewrite files as Parquet under their names in `place`; what each holds, or why not."""
         self._connect()
-        text_columns = [*FIELD.findall(spec.template), spec.id_column or "id"]
-        names = {file.path: f"{work}/staged/{n:06d}.parquet" for n, file in enumerate(files)}
+        id_column = spec.id_column or "id"
+        texts = [*FIELD.findall(spec.template), id_column]
+        where = Where(spec.where).columns if spec.where else ()
 
-        def stage_one(file: CorpusFile) -> str | None:
+        def stage_one(file: CorpusFile, name: str) -> TextFile | CorruptFile:
             with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
                 copy = Path(folder) / "copy.parquet"
+                wanted = [*texts, *spec.carry, *where]
                 try:
-                    write_parquet_copy(corpus.storage, file, text_columns, copy)
+                    found = write_parquet_copy(corpus.storage, file, wanted, texts, copy)
                 except CorruptFile as error:
-                    if not spec.skip_corrupt:
-                        raise
-                    return str(error)
-                storage_at(place).put_file(names[file.path], copy)
-            return None
+                    return error
+                storage_at(place).put_file(name, copy)
+            return found
 
-        reasons = in_order(stage_one, [(file,) for file in files])
-        corrupt = {f.path: why for f, why in zip(files, reasons, strict=True) if why}
-        return {p: name for p, name in names.items() if p not in corrupt}, corrupt
+        return in_order(stage_one, list(zip(files, names, strict=True)))
 
     def scan(
         self,

@@ -9,13 +9,14 @@ Files with the path, size and version of the last run are not opened at all.
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipelines.artifacts import DataFile, Manifest
 from pipelines.embedding.roles import Roles
+from pipelines.embedding.staging import Staging
 from pipelines.specs import EmbedSpec
-from sbert_core.corpus.files import Corpus, CorpusFile, Format
+from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.reading import IdKind, Reading
 from sbert_core.corpus.rows import CorruptFile, Layout, layout_of
 from sbert_core.corpus.units import Unit, rows_per_unit, units_of
@@ -122,59 +123,53 @@ def make_plan(
     corpus: Corpus,
     shape: str,
     current: Manifest | None,
-    staging: str,
-    staged: dict[str, str],
-    corrupt: dict[str, str],
+    staging: Staging,
     salvaged: list[tuple[str, str]],
 ) -> Plan:
     """Cut the corpus into units.
 
     shape: digest of everything but the corpus that shapes a part; parts of another are not linked.
-    staged, corrupt: files rewritten as Parquet in `staging`, and files that could not be.
+    staging: copies the text files whose rows are counted here or read later.
     salvaged: parts of an unfinished run of the same recipe.
     """
     known = known_files(corpus, current, shape)
-    layouts, broken = _layouts(corpus, known, staging, staged, spec.skip_corrupt)
-    corrupt = corrupt | broken
-    good = [file for file in corpus.files if file.path not in corrupt]
+    # To find the last row of a limit, rows are read.
+    reads_all = spec.limit is not None and spec.where is not None
+    staging.copy(file for file in corpus.files if reads_all or file.path not in known)
+    layouts = _layouts(corpus, known, staging)
+    good = [file for file in corpus.files if file.path not in staging.corrupt]
     hive_types = partition_types(corpus.files)
-    roles = Roles(spec, hive_types, current if known else None)
+    had_rows = any(file.rows for file in known.values())
+    roles = Roles(spec, hive_types, current if had_rows else None)
     for file in good:
         if file.path in layouts:
-            roles.check(file, layouts[file.path].schema)
+            roles.check(file, layouts[file.path].schema, staging.texts.get(file.path))
     files = [
         known.get(file.path) or _file_plan(file, layouts[file.path], spec, roles.text_columns)
         for file in good
     ]
-    reading_plan = Plan(
+    plan = Plan(
         files=tuple(files),
         units=(),
         links={},
         sources=_sources(current, salvaged),
-        corrupt=tuple(corrupt.items()),
+        corrupt=(),
         types=roles.types,
         id_kind=roles.id_kind,
         id_column=roles.id_column,
         partition_types=hive_types,
-        staged=staged,
+        staged=staging.copies,
     )
-    cut = _limited(files, spec, reading_plan.reading(spec, corpus, staging))
-    units = [
-        Unit(number, *piece)
-        for number, piece in enumerate(
-            piece
-            for file in files
-            for piece in units_of(file.path, cut[file.path], file.rows_per_unit)
-        )
-    ]
+    cut = _limited(files, spec, plan.reading(spec, corpus, staging.place))
+    pieces = [p for f in files for p in units_of(f.path, cut[f.path], f.rows_per_unit)]
+    units = [Unit(number, *piece) for number, piece in enumerate(pieces)]
     links = {} if roles.id_kind is IdKind.CONTENT else _links(units, known, current)
-    return Plan(
-        **{
-            **{name: getattr(reading_plan, name) for name in Plan.__dataclass_fields__},
-            "units": tuple(units),
-            "links": links,
-        }
-    )
+    plan = replace(plan, units=tuple(units), links=links)
+    to_read = {unit.path for unit in plan.new_units}
+    staging.copy(file for file in good if file.path in to_read)
+    if to_read & staging.corrupt.keys():
+        return make_plan(spec, corpus, shape, current, staging, salvaged)
+    return replace(plan, staged=dict(staging.copies), corrupt=tuple(staging.corrupt.items()))
 
 
 def known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[str, FilePlan]:
@@ -194,31 +189,24 @@ def known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[st
     }
 
 
-def _layouts(
-    corpus: Corpus,
-    known: dict[str, FilePlan],
-    staging: str,
-    staged: dict[str, str],
-    skip_corrupt: bool,
-) -> tuple[dict[str, Layout], dict[str, str]]:
-    """Footers of all files that are not known; with `skip_corrupt`, why some have none."""
-    paths = [f.path for f in corpus.files if f.path not in known]
-    paths = [p for p in paths if p in staged or CorpusFile(p, 0, "").format is Format.PARQUET]
+def _layouts(corpus: Corpus, known: dict[str, FilePlan], staging: Staging) -> dict[str, Layout]:
+    """Footers of all files that are not known, but for those that are left out."""
+    paths = [f.path for f in corpus.files if f.path not in known and f.path not in staging.corrupt]
 
     def layout(path: str) -> Layout | CorruptFile:
         try:
-            if path in staged:
-                return layout_of(storage_at(staging), staged[path])
+            if path in staging.copies:
+                return layout_of(storage_at(staging.place), staging.copies[path])
             return layout_of(corpus.storage, path)
         except CorruptFile as error:
-            if not skip_corrupt:
-                raise
             return error
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
         found = dict(zip(paths, pool.map(layout, paths), strict=True))
-    good = {path: x for path, x in found.items() if isinstance(x, Layout)}
-    return good, {path: str(x) for path, x in found.items() if isinstance(x, CorruptFile)}
+    for error in found.values():
+        if isinstance(error, CorruptFile):
+            staging.leave_out(error)
+    return {path: layout for path, layout in found.items() if isinstance(layout, Layout)}
 
 
 def partition_types(files: Sequence[CorpusFile]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipelines.artifacts import Manifest
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import CorpusFile
+from sbert_core.corpus.formats import TextFile, refuse_missing
 from sbert_core.corpus.reading import IdKind
 from sbert_core.corpus.rows import FIELD, is_text
 from sbert_core.corpus.where import Where
@@ -34,16 +35,26 @@ class Roles:
             self.id_kind = IdKind(current.made_from["id"])
             self.id_column = current.made_from["id_column"]
 
-    def check(self, file: CorpusFile, schema: pa.Schema) -> None:
-        """Columns exist and have the types of the first file."""
-        found = {field.name: field.type for field in schema}
-        found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
-        if self.first is None and self.spec.id_column is None and self.id_kind is IdKind.COLUMN:
-            self.id_column = "id" if "id" in found else None
+    def check(self, file: CorpusFile, schema: pa.Schema, text: TextFile | None) -> None:
+        """Columns exist and have the types of the first file.
+
+        schema: of the file or its copy. text: what was copied; without rows it has no types.
+        """
+        names = [*(schema.names if text is None else text.names), *self.partition_types]
+        if self.first is None and self.spec.id_column is None and not self.spec.id:
+            self.id_column = "id" if "id" in names else None
             self.id_kind = IdKind.COLUMN if self.id_column else IdKind.POSITION
         wanted = [*self.text_columns, *self.spec.carry, *self.where]
         wanted += [self.id_column] if self.id_column is not None else []
-        _refuse_missing(file, wanted, [*schema.names, *self.partition_types])
+        if text is None or text.num_rows:
+            refuse_missing(file, wanted, names)
+            self._check_types(file, schema)
+        elif text.names:
+            refuse_missing(file, wanted, names)
+
+    def _check_types(self, file: CorpusFile, schema: pa.Schema) -> None:
+        found = {field.name: field.type for field in schema}
+        found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
         for name in self.text_columns:
             if not is_text(found[name]):
                 others = ", ".join(n for n, kind in found.items() if is_text(kind)) or "none"
@@ -75,16 +86,6 @@ class Roles:
                 "whole numbers, or leave them to the job with --id content"
             )
         return str(plain)
-
-
-def _refuse_missing(file: CorpusFile, wanted: list[str], names: list[str]) -> None:
-    for name in wanted:
-        if name not in names:
-            raise ValueError(
-                f"{file.path} has no column {name!r}; it has: {', '.join(sorted(set(names)))}"
-            )
-        if names.count(name) > 1:
-            raise ValueError(f"{file.path} has several columns {name!r}; rename all but one")
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

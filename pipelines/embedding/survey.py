@@ -14,9 +14,9 @@ import numpy as np
 
 from pipelines.embedding.fleet import Fleet
 from pipelines.embedding.goal import Goal
-from pipelines.embedding.planning import Plan, known_files, make_plan
+from pipelines.embedding.planning import Plan, make_plan
+from pipelines.embedding.staging import Staging
 from sbert_core.corpus.fetching import texts_at
-from sbert_core.corpus.files import Format
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import CorruptFile, Text
 from sbert_core.corpus.units import Unit
@@ -152,34 +152,26 @@ def surveyed(goal: Goal, fleet: Fleet) -> Survey:
 
 def scanned(goal: Goal, fleet: Fleet) -> Survey:
     """Plan and scan; a file that proves corrupt on the way is left out, if that is allowed."""
-    staged, corrupt = _staged(goal, fleet)
+    staging = Staging(goal, fleet.stage)
     while True:
-        plan = make_plan(
-            goal.spec,
-            goal.corpus,
-            goal.shape,
-            goal.out.current,
-            goal.workplace,
-            staged,
-            corrupt,
-            _salvaged(goal),
-        )
-        shuffle = Shuffle(
-            place=goal.workplace,
-            folder=goal.work,
-            num_partitions=_num_partitions(goal, plan),
-            with_texts=goal.spec.distinct == "corpus",
-            with_ids=plan.id_column is not None,
-        )
-        reading = plan.reading(goal.spec, goal.corpus, goal.workplace)
         try:
-            found = fleet.scan(plan, reading, shuffle, goal.out.storage.uri)
-            return Survey(goal, plan, Counts(**found))
+            return _scanned(goal, fleet, staging)
         except CorruptFile as error:
-            path = next((f.path for f in plan.files if f"/{f.path} " in str(error)), None)
-            if not goal.spec.skip_corrupt or path is None:
-                raise
-            corrupt = corrupt | {path: str(error)}
+            staging.leave_out(error)
+
+
+def _scanned(goal: Goal, fleet: Fleet, staging: Staging) -> Survey:
+    plan = make_plan(goal.spec, goal.corpus, goal.shape, goal.out.current, staging, _salvaged(goal))
+    shuffle = Shuffle(
+        place=goal.workplace,
+        folder=goal.work,
+        num_partitions=_num_partitions(goal, plan),
+        with_texts=goal.spec.distinct == "corpus",
+        with_ids=plan.id_column is not None,
+    )
+    reading = plan.reading(goal.spec, goal.corpus, goal.workplace)
+    found = fleet.scan(plan, reading, shuffle, goal.out.storage.uri)
+    return Survey(goal, plan, Counts(**found))
 
 
 def _num_partitions(goal: Goal, plan: Plan) -> int:
@@ -187,19 +179,6 @@ def _num_partitions(goal: Goal, plan: Plan) -> int:
     num_old = goal.out.current.rows if goal.out.current else 0
     num_rows = sum(unit.num_rows for unit in plan.units) + num_old
     return max(1, -(-num_rows // PARTITION_ROWS))
-
-
-def _staged(goal: Goal, fleet: Fleet) -> tuple[dict[str, str], dict[str, str]]:
-    """Parquet copies of files that have no row ranges, unless all their units are linked."""
-    known: dict[str, Any] = {}
-    if goal.spec.id is None and goal.spec.limit is None:
-        known = known_files(goal.corpus, goal.out.current, goal.shape)
-    files = [
-        file
-        for file in goal.corpus.files
-        if file.format is not Format.PARQUET and file.path not in known
-    ]
-    return fleet.stage(goal.corpus, files, goal.spec, goal.workplace, goal.work)
 
 
 def _salvaged(goal: Goal) -> list[tuple[str, str]]:
