@@ -112,20 +112,15 @@ class Reading:
             kept = table.filter(self.where.expression())["#"].to_numpy()
             row = row[kept]
             columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-        ids = None
+        carried = {name: _plain(columns[name]) for name in self.carry}
+        published, ids = dict(carried), None
         if self.id_column is not None:
-            ids = spelled_out(_plain(columns[self.id_column]))
+            published[self.id_column] = _plain(columns[self.id_column])
+            ids = spelled_out(published[self.id_column])
         elif self.id_kind is IdKind.POSITION:
             ids = pa.array([f"{path}#{number}" for number in row], pa.string())
-        own_ids = [self.id_column] if self.id_column is not None else []
-        published = {name: columns[name] for name in [*own_ids, *self.carry]}
-        return Rows(
-            path=path,
-            row=row,
-            ids=ids,
-            texts=without_bad_bytes(texts_of(columns, self.template), published),
-            carried={name: _plain(columns[name]) for name in self.carry},
-        )
+        texts = without_bad_bytes(texts_of(columns, self.template), published)
+        return Rows(path=path, row=row, ids=ids, texts=texts, carried=carried)
 
 
 def _plain(column: pa.Array) -> pa.Array:

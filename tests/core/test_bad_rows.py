@@ -62,6 +62,14 @@ def test_bad_byte_in_an_id_or_a_carried_column_costs_its_row(name, tmp_path):
     assert rows.ids.to_pylist()[::2] == ["a", "c"] and rows.ids[1].as_py().endswith("b")
 
 
+def test_bad_byte_in_a_carried_dictionary_costs_the_rows_that_have_it(tmp_path):
+    notes = pa.array([b"x", b"\xff", b"x", b"\xff"], pa.binary()).view(pa.string())
+    columns = {"id": [1, 2, 3, 4], "text": list("abcd"), "note": notes.dictionary_encode()}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    rows = rows_read(tmp_path, "x.parquet")
+    assert [invalid_reason(text) is None for text in rows.texts] == [True, False, True, False]
+
+
 def test_bad_byte_inside_a_carried_list_costs_its_row(tmp_path):
     data = (
         b'{"id": 1, "text": "a", "note": ["x", "\\ud800"]}\n{"id": 2, "text": "b", "note": ["y"]}\n'
