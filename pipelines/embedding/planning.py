@@ -210,14 +210,15 @@ def _layouts(corpus: Corpus, known: dict[str, FilePlan], staging: Staging) -> di
 
 
 def partition_types(files: Sequence[CorpusFile]) -> dict[str, str]:
-    """Hive columns that every file has; whole numbers where all values are."""
+    """Hive columns that every file has; whole numbers where all values but nulls are."""
     if not files:
         return {}
     keys = set.intersection(*(set(file.partitions) for file in files))
     types = {}
     for key in sorted(keys):
-        whole = all(INTEGER.fullmatch(file.partitions[key]) for file in files)
-        types[key] = "int64" if whole else "string"
+        values = {file.partitions[key] for file in files} - {None}
+        is_whole = bool(values) and all(INTEGER.fullmatch(str(value)) for value in values)
+        types[key] = "int64" if is_whole else "string"
     return types
 
 

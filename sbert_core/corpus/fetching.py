@@ -90,7 +90,11 @@ class CorpusTexts:
 
 
 def _parquet_texts(
-    storage: Storage, path: str, rows: Sequence[int], template: str, partitions: Mapping[str, str]
+    storage: Storage,
+    path: str,
+    rows: Sequence[int],
+    template: str,
+    partitions: Mapping[str, str | None],
 ) -> list[Text]:
     """Only row groups that hold some of the rows are decoded. partitions: columns of folders."""
     wanted = np.asarray(rows, np.int64)
@@ -108,7 +112,7 @@ def _parquet_texts(
                 table = file.read_row_group(group, columns=stored).take(here - first)
                 columns = {name: table[name].combine_chunks() for name in stored}
                 columns |= {
-                    name: pa.repeat(pa.scalar(partitions[name]), len(here))
+                    name: pa.repeat(pa.scalar(partitions[name], pa.string()), len(here))
                     for name in names
                     if name in partitions
                 }

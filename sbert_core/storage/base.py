@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, Self
 
 import pyarrow as pa
 
@@ -29,6 +29,23 @@ class Stat:
     version: str
 
 
+class Scope(Protocol):
+    """Files of a folder and of folders below. Equal scopes mean the same files."""
+
+    @property
+    def is_deep(self) -> bool:
+        """May the files lie any number of folders below?"""
+        ...
+
+    def has(self, file: str) -> bool:
+        """Is a file of this name in the folder meant?"""
+        ...
+
+    def inside(self, folder: str) -> Self | None:
+        """What is meant in a folder of this name; None if nothing is."""
+        ...
+
+
 class Storage(Protocol):
     """Whole files by relative name."""
 
@@ -45,6 +62,10 @@ class Storage(Protocol):
     def stat(self, name: str) -> Stat | None: ...
 
     def list(self, prefix: str = "") -> Iterator[Stat]: ...
+
+    def find(self, scope: Scope) -> Iterator[Stat]:
+        """Files of a scope, looking into no folder where it means nothing."""
+        ...
 
     def put(self, name: str, data: bytes) -> None: ...
 

@@ -1,7 +1,6 @@
 """Files of a folder on a local disk."""
 
 import contextlib
-import errno
 import fcntl
 import io
 import os
@@ -14,12 +13,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
+from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
+from sbert_core.storage.scope import Everything
+from sbert_core.storage.walking import NO_FILE, stat_of, walk
 
 TEMPORARY = "_work/tmp"
 COPY_BYTES = 8 * 2**20
-# A folder, a link to itself, a name beyond all bounds: there is no file to be read.
-NO_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 class LocalStorage:
@@ -63,20 +62,15 @@ class LocalStorage:
             raise
 
     def stat(self, name: str) -> Stat | None:
-        try:
-            found = self.path(name).stat()
-        except OSError as error:
-            if error.errno in (errno.ENOENT, *NO_FILE):
-                return None
-            raise
-        return Stat(name, found.st_size, str(found.st_mtime_ns))
+        found = stat_of(self.path(name))
+        return None if found is None else Stat(name, found.st_size, str(found.st_mtime_ns))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        for folder, _, files in os.walk(self.path(prefix), followlinks=True):
-            for file in files:
-                name = (Path(folder) / file).relative_to(self.root).as_posix()
-                if (stat := self.stat(name)) is not None:
-                    yield stat
+        self.path(prefix)
+        return walk(self.root, prefix.strip("/"), Everything())
+
+    def find(self, scope: Scope) -> Iterator[Stat]:
+        return walk(self.root, "", scope)
 
     def put(self, name: str, data: bytes) -> None:
         self._put(name, io.BytesIO(data))

@@ -24,7 +24,8 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from sbert_core.storage.base import LOCK, BusyError, ConflictError, Stat
+from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
+from sbert_core.storage.scope import files_in_scope
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +110,30 @@ class ObjectStorage:
                 page = next(pages, None)
             if page is None:
                 return
-            for found in page:
-                name = found["path"].removeprefix(self._prefix).lstrip("/")
-                yield Stat(name, found["size"], str(found["e_tag"]))
+            yield from map(self._stat_of, page)
+
+    def find(self, scope: Scope) -> Iterator[Stat]:
+        return self._find("", scope)
+
+    def _find(self, folder: str, scope: Scope) -> Iterator[Stat]:
+        """A thousand objects for a request; folder by folder only if that leaves some unlisted."""
+        if scope.is_deep:
+            yield from files_in_scope(self.list(folder), folder, scope)
+            return
+        with _asked(self.uri, folder):
+            found = obstore.list_with_delimiter(self._store, self._key(folder) or None)
+        for item in found["objects"]:
+            stat = self._stat_of(item)
+            if scope.has(stat.name.rpartition("/")[2]):
+                yield stat
+        for key in found["common_prefixes"]:
+            below = key.removeprefix(self._prefix).strip("/")
+            if (inner := scope.inside(below.rpartition("/")[2])) is not None:
+                yield from self._find(below, inner)
+
+    def _stat_of(self, found: Any) -> Stat:  # noqa: ANN401
+        name = found["path"].removeprefix(self._prefix).lstrip("/")
+        return Stat(name, found["size"], str(found["e_tag"]))
 
     def put(self, name: str, data: bytes) -> None:
         with _asked(self.uri, name):
