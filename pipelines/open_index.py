@@ -126,7 +126,8 @@ class Index:
 
     def _hits(self, number: int, queries: np.ndarray, k: int, where: str | None) -> Hits:
         shard = self.shard(number)
-        wanted = None if where is None else rows_where(shard.rows, where)
+        # A shard of dead rows may lack columns that were carried later.
+        wanted = rows_where(shard.rows, where) if where is not None and shard.num_live else None
         found = shard.search(queries, k, self.effort, threads=num_cores(), wanted=wanted)
         return found.moved(self._first_row(number))
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sbert_core.neighbours.build import ShardBuilder
 from sbert_core.neighbours.hits import Hits, best_of, exact_hits, nothing
 from sbert_core.neighbours.index import IndexKind
-from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, read_rows, write_rows
+from sbert_core.neighbours.shard import Shard, ShardRows
 from sbert_core.storage import Storage, storage_at
 from sbert_core.threads import ahead
 from sbert_core.vectors.pieces import Piece
@@ -27,7 +27,7 @@ from sbert_core.vectors.reading import VECTOR, columns_of, part_table, piece_tab
 from workers.board import Board
 from workers.files import checked_file, kept_file
 
-PART = "part"  # in a shard's rows: which file of the vectors artifact a row comes from
+PART_DIGITS = 16  # of a file's sha256, by which rows of a shard know where they come from
 DEPTH = 100  # recall is measured down to this place
 SINGLE_QUERIES = 200
 INSERTED_ROWS = 2048
@@ -110,12 +110,12 @@ def build_shard(
         index = job.kind.empty(job.dim, size, job.seed, trained)
         builder = ShardBuilder(index, job.dim)
         board = Board(job.run)
-        late: list[tuple[pa.Table, np.ndarray]] = []
+        late: list[tuple[Piece, pa.Table, np.ndarray]] = []
         # The next part is read while this one is inserted: both libraries let other threads run.
         for piece, rows, vectors in ahead((piece, *_rows(job, piece)) for piece in pieces):
             is_early = piece.without(queries.held_of(piece))
-            _insert(builder, rows.filter(pa.array(is_early)), vectors[is_early], board)
-            late.append((rows.filter(pa.array(~is_early)), vectors[~is_early]))
+            _insert(builder, piece, rows.filter(pa.array(is_early)), vectors[is_early], board)
+            late.append((piece, rows.filter(pa.array(~is_early)), vectors[~is_early]))
         build_seconds = time.perf_counter() - start
         held = {}
         if len(queries.held):
@@ -123,8 +123,8 @@ def build_shard(
             held = {e: shard.search(queries.held, DEPTH, e).cos for e in efforts}
             del shard
         start = time.perf_counter()
-        for rows, vectors in late:
-            _insert(builder, rows, vectors, board)
+        for piece, rows, vectors in late:
+            _insert(builder, piece, rows, vectors, board)
         board.write()
         paths = [folder / name for name in ("index", "rows", "own")]
         builder.write(*paths)
@@ -144,11 +144,13 @@ def build_shard(
     }
 
 
-def _insert(builder: ShardBuilder, rows: pa.Table, vectors: np.ndarray, board: Board) -> None:
+def _insert(
+    builder: ShardBuilder, piece: Piece, rows: pa.Table, vectors: np.ndarray, board: Board
+) -> None:
     """Some rows at a time, so that progress can be seen."""
     for first in range(0, len(vectors), INSERTED_ROWS):
         some = slice(first, first + INSERTED_ROWS)
-        builder.add(rows.slice(first, INSERTED_ROWS), vectors[some])
+        builder.add(rows.slice(first, INSERTED_ROWS), vectors[some], piece.sha256[:PART_DIGITS])
         board.add(len(vectors[some]), 0)
 
 
@@ -156,11 +158,7 @@ def _rows(job: IndexJob, piece: Piece) -> tuple[pa.Table, np.ndarray]:
     """The columns beside the vector, and the vectors."""
     table = job.table(piece, sha256=piece.sha256)
     vectors = job.units(table, piece)
-    return _with_part(table.drop_columns(VECTOR), piece), vectors
-
-
-def _with_part(rows: pa.Table, piece: Piece) -> pa.Table:
-    return rows.append_column(PART, pa.array([piece.sha256[:16]] * rows.num_rows, pa.string()))
+    return table.drop_columns(VECTOR), vectors
 
 
 def exact_cosines(
@@ -227,17 +225,17 @@ def shard_keys(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and digests of the living rows of a shard whose parts are gone."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = read_rows(checked_file(job.storage, files[1], Path(folder)))
+        rows = ShardRows.read(checked_file(job.storage, files[1], Path(folder)))
         places = _places(rows, gone)
-        chosen = rows.select(["id", "content_hash"]).take(pa.array(places))
+        chosen = rows.columns.select(["id", "content_hash"]).take(pa.array(places))
         return places, _keys(chosen)
 
 
-def _places(rows: pa.Table, parts: frozenset[str]) -> np.ndarray:
+def _places(rows: ShardRows, parts: frozenset[str]) -> np.ndarray:
     """Living rows of some parts."""
-    names = pa.array([sha[:16] for sha in parts], pa.string())
-    hit = pc.is_in(rows[PART].cast(pa.string()), names).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(hit & ~rows[IS_DEAD].to_numpy(zero_copy_only=False))
+    names = pa.array([sha[:PART_DIGITS] for sha in parts], pa.string())
+    hit = pc.is_in(rows.part, names).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(hit & ~rows.is_dead)
 
 
 def _keys(table: pa.Table) -> np.ndarray:
@@ -259,23 +257,40 @@ def retouch_shard(
     """The rows of a shard after an update: their file, and how many of them live."""
     with job.storage.work_folder() as temporary:
         folder = Path(temporary)
-        rows = read_rows(checked_file(job.storage, files[1], folder))
-        is_dead = rows[IS_DEAD].to_numpy(zero_copy_only=False).copy()
+        rows = ShardRows.read(checked_file(job.storage, files[1], folder))
+        is_dead = rows.is_dead.copy()
         is_dead[_places(rows, gone)] = True
-        order = np.arange(rows.num_rows)
-        tables = [rows.drop_columns([NODE, OWN, IS_DEAD])]
+        order = np.arange(rows.columns.num_rows)
+        tables, parts = [rows.columns], [*rows.part.chunks]
         for positions, piece, part_rows in moved:
             is_dead[positions] = False
             order[positions] = sum(table.num_rows for table in tables) + np.arange(len(positions))
             fresh = part_table(storage_at(job.vectors), piece.path, columns_in(job, piece))
-            tables.append(_with_part(fresh.take(pa.array(part_rows)), piece))
+            tables.append(fresh.take(pa.array(part_rows)))
+            parts.append(pa.repeat(piece.sha256[:PART_DIGITS], len(positions)))
         schema = tables[-1].schema
-        columns = pa.concat_tables([t.cast(schema) for t in tables]).take(pa.array(order))
-        for name, values in ((IS_DEAD, pa.array(is_dead)), (OWN, rows[OWN]), (NODE, rows[NODE])):
-            columns = columns.add_column(0, name, values)
+        left = ShardRows(
+            rows.node,
+            rows.own,
+            is_dead,
+            pa.chunked_array(parts).take(pa.array(order)),
+            pa.concat_tables([_shaped(t, schema) for t in tables]).take(pa.array(order)),
+        )
         path = folder / "rows"
-        write_rows(columns, path)
+        left.write(path)
         return job.named(f"shard-{number:05d}", path, ".rows.arrow"), int((~is_dead).sum())
+
+
+def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns of today; null where other ones were carried: those rows are dead."""
+    known = {f.name for f in schema if f.name in rows.column_names}
+    columns = [
+        rows[f.name]
+        if f.name in known and rows.schema.field(f.name).type == f.type
+        else pa.nulls(rows.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def merged_cosines(parts: Iterable[np.ndarray]) -> Hits:

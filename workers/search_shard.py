@@ -44,7 +44,10 @@ def search_shard(
     """
     with tempfile.TemporaryDirectory() as folder:
         shard = open_shard(storage_at(job.index), job.kind, job.dim, files, Path(folder))
-        wanted = None if job.where is None else rows_where(shard.rows, job.where)
+        # A shard of dead rows may lack columns that were carried later.
+        wanted = (
+            rows_where(shard.rows, job.where) if job.where is not None and shard.num_live else None
+        )
         found = [shard.search(block, job.k, job.effort, wanted=wanted) for block in blocks]
         cos = np.full((sum(len(hits.cos) for hits in found), job.k), -np.inf, np.float32)
         rows = np.full(cos.shape, NOTHING)

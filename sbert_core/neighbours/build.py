@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sbert_core.neighbours.collapse import Nodes
 from sbert_core.neighbours.index import VectorIndex
-from sbert_core.neighbours.shard import IS_DEAD, NODE, OWN, Shard, write_rows
+from sbert_core.neighbours.shard import Shard, ShardRows
 
 
 class ShardBuilder:
@@ -26,11 +26,11 @@ class ShardBuilder:
         self._in_index: list[int] = []  # hash of the vector each node was inserted with
         self._own_place: dict[bytes, int] = {}
         self._own: list[np.ndarray] = []
-        self._tables: list[pa.Table] = []
+        self._rows: list[pa.Table] = []
         self._dim = dim
 
-    def add(self, rows: pa.Table, vectors: np.ndarray) -> None:
-        """rows: columns of the vectors artifact without the vector."""
+    def add(self, rows: pa.Table, vectors: np.ndarray, part: str = "") -> None:
+        """rows: columns of the vectors artifact without the vector. part: its file they are of."""
         nodes, new = self._nodes.numbered(vectors)
         self.index.add(vectors[new])
         own = np.full(len(nodes), -1, np.int64)
@@ -39,10 +39,9 @@ class ShardBuilder:
             own[place] = self._own_place.setdefault(digest, len(self._own))
             if own[place] == len(self._own):
                 self._own.append(vectors[place])
-        columns = {NODE: nodes, OWN: own, IS_DEAD: np.zeros(len(nodes), bool)}
-        for name, values in reversed(columns.items()):
-            rows = rows.add_column(0, name, pa.array(values))
-        self._tables.append(rows)
+        parts = pa.chunked_array([pa.array([part] * len(nodes), pa.string())])
+        added = ShardRows(nodes, own, np.zeros(len(nodes), bool), parts, rows)
+        self._rows.append(added.table())
 
     def _with_own(self, vectors: np.ndarray, nodes: np.ndarray, new: np.ndarray) -> Iterable[int]:
         """Places of rows whose vector the index does not hold as it is."""
@@ -54,10 +53,13 @@ class ShardBuilder:
         same = zip(marks, nodes.tolist(), strict=True)
         return [n for n, (mark, node) in enumerate(same) if mark != self._in_index[node]]
 
-    def rows(self) -> pa.Table:
+    def rows(self) -> ShardRows:
         """All rows so far by node, those of one node by id."""
-        table = pa.concat_tables(self._tables).combine_chunks()
-        return table.take(pc.sort_indices(table, [(NODE, "ascending"), ("id", "ascending")]))
+        table = pa.concat_tables(self._rows).combine_chunks()
+        rows = ShardRows.of(table)
+        keys = pa.table({"node": rows.node, "id": rows.columns["id"]})
+        order = pc.sort_indices(keys, [("node", "ascending"), ("id", "ascending")])
+        return ShardRows.of(table.take(order))
 
     def own(self) -> np.ndarray:
         return np.stack(self._own) if self._own else np.empty((0, self._dim), np.float32)
@@ -68,6 +70,6 @@ class ShardBuilder:
 
     def write(self, index: Path, rows: Path, own: Path) -> None:
         self.index.write(index)
-        write_rows(self.rows(), rows)
+        self.rows().write(rows)
         with own.open("wb") as file:
             np.save(file, self.own())

@@ -2,7 +2,8 @@
 
     NAME.hnsw / .faiss   distinct vectors, a plain file of its library
     NAME.rows.arrow      every row, sorted by node and id: node, own, is_dead, then the columns of
-                         the vectors artifact without the vector
+                         the vectors artifact without the vector, at last its part. The first three
+                         and the last are found by place: carried columns may have any name
     NAME.own.npy         vectors the index does not hold as they are: of rows that were collapsed
                          into another's, and of all rows if the index is lossy
 
@@ -19,7 +20,8 @@ import pyarrow as pa
 from sbert_core.neighbours.hits import NOTHING, Hits, best_of, nothing, products
 from sbert_core.neighbours.index import VectorIndex
 
-NODE, OWN, IS_DEAD = "node", "own", "is_dead"
+NODE, OWN, IS_DEAD, PART = "node", "own", "is_dead", "part"
+NUM_BEFORE = 3  # columns of the index's own before those of the vectors artifact
 # A lossy index is asked for this many times k; the best k by their own cosines remain.
 LOSSY_FACTOR = 8
 # Rows behind one node are alike, so of a lossy index twice k nodes are enough to unfold.
@@ -42,16 +44,61 @@ class Members:
         return cls(rows, np.cumsum(count) - count, count)
 
 
-class Shard:
-    """An opened shard."""
+@dataclass(frozen=True, slots=True)
+class ShardRows:
+    """Rows of a shard: where each is in the index, and what the vectors artifact has of it.
 
-    def __init__(self, index: VectorIndex, rows: pa.Table, own: np.ndarray) -> None:
+    own: place of the row's own vector, NOTHING if the index holds it as it is.
+    part: file of the vectors artifact, by the first digits of its sha256.
+    columns: of the vectors artifact, apart from the others so that names cannot meet.
+    """
+
+    node: np.ndarray
+    own: np.ndarray
+    is_dead: np.ndarray
+    part: pa.ChunkedArray
+    columns: pa.Table
+
+    @classmethod
+    def read(cls, path: Path) -> "ShardRows":
+        """The file is mapped, not read."""
+        return cls.of(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "ShardRows":
+        node, own, is_dead = table.columns[:NUM_BEFORE]
+        return cls(
+            node.to_numpy(),
+            own.to_numpy(),
+            is_dead.to_numpy(zero_copy_only=False),
+            table.columns[-1],
+            table.select(list(range(NUM_BEFORE, table.num_columns - 1))),
+        )
+
+    def table(self) -> pa.Table:
+        before = [pa.array(values) for values in (self.node, self.own, self.is_dead)]
+        names = [pa.field(n, b.type) for n, b in zip((NODE, OWN, IS_DEAD), before, strict=True)]
+        known = self.columns.schema
+        schema = pa.schema([*names, *known, pa.field(PART, pa.string())], metadata=known.metadata)
+        return pa.table([*before, *self.columns.columns, self.part], schema=schema)
+
+    def write(self, path: Path) -> None:
+        """A file that can be mapped."""
+        table = self.table().combine_chunks()
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+
+
+class Shard:
+    """An opened shard. rows: the columns of the vectors artifact, by number of the row."""
+
+    def __init__(self, index: VectorIndex, rows: ShardRows, own: np.ndarray) -> None:
         self.index = index
-        self.rows = rows
+        self.rows = rows.columns
         self._own = own
-        self._node = rows[NODE].to_numpy()
-        self._place = rows[OWN].to_numpy()
-        self._is_live = ~rows[IS_DEAD].to_numpy(zero_copy_only=False)
+        self._node = rows.node
+        self._place = rows.own
+        self._is_live = ~rows.is_dead
         self._members = Members.of(self._node, self._is_live, index.num_nodes)
         self._has_own = np.zeros(index.num_nodes, bool)
         self._has_own[self._node[self._place >= 0]] = True
@@ -63,7 +110,7 @@ class Shard:
     def read(cls, index: VectorIndex, rows: Path, own: Path) -> "Shard":
         """Rows and own vectors are mapped, not read."""
         vectors = np.load(own, mmap_mode="r")
-        return cls(index, read_rows(rows), vectors)
+        return cls(index, ShardRows.read(rows), vectors)
 
     @property
     def num_rows(self) -> int:
@@ -196,14 +243,3 @@ def _best_first(query: np.ndarray, cos: np.ndarray, rows: np.ndarray, k: int) ->
     last = np.cumsum(count) - count + np.minimum(count, k) - 1
     few = order[key[order] <= key[order[last]][query]]
     return few[np.lexsort((rows[few], key[few]))]
-
-
-def read_rows(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-
-
-def write_rows(rows: pa.Table, path: Path) -> None:
-    """A file that can be mapped."""
-    table = rows.combine_chunks()
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
