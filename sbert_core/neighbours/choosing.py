@@ -2,11 +2,8 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from sbert_core.corpus.where import Where
-
-PLACE = "#"
 
 
 def rows_where(rows: pa.Table, where: str) -> np.ndarray:
@@ -17,13 +14,4 @@ def rows_where(rows: pa.Table, where: str) -> np.ndarray:
             f"filter names {missing[0]!r}, which the index does not hold; it has "
             f"{', '.join(rows.column_names)}: embed with --carry to add columns"
         )
-    places = pa.array(np.arange(rows.num_rows))
-    numbered = rows.select(list(condition.columns)).append_column(PLACE, places)
-    try:
-        found = ds.dataset(numbered).to_table([PLACE], filter=condition.expression())[PLACE]
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"filter {where!r} does not fit the columns: {reason}") from None
-    mask = np.zeros(rows.num_rows, bool)
-    mask[found.to_numpy()] = True
-    return mask
+    return condition.mask({name: rows[name] for name in condition.columns}, "filter")
