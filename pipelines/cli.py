@@ -313,8 +313,12 @@ def evaluate(debug: bool, json_log: bool, **options: object) -> None:
 @click.option("--text", help=r"Template of several columns instead: '{title}\n{body}'.")
 @click.option("--id-column", help="Column of unique ids; 'id' if there is one, else positions.")
 @click.option("--id", type=click.Choice(["content"]), help="Make ids from the texts themselves.")
-@click.option("--carry", default="", help="Columns to copy beside the vectors: a,b.")
-@click.option("--where", help="Rows to take: \"lang == 'en' and year >= 2020\".")
+@click.option("--carry", default="", help="Columns to copy beside the vectors: a,b=c (b as c).")
+@click.option(
+    "--where",
+    help="Rows to take: \"lang in ('en', 'de') and not year < 2020\". A null fulfils nothing but "
+    "'is None', neither year < 2020 nor its opposite.",
+)
 @click.option("--limit", type=int, help="Take the first N rows only.")
 @click.option(
     "--dtype",
@@ -394,7 +398,7 @@ def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
 @click.option("--k", type=int, default=10, show_default=True, help="Hits per query.")
 @click.option("--model", help="Encoder of the queries; the one that made the vectors.")
 @click.option("--rerank", help="Cross-encoder that has the last word on the hits.")
-@click.option("--filter", help="Rows to find: \"source = 'x' and num_tokens > 10\".")
+@click.option("--filter", help="Rows to find, as embed's --where: \"source == 'x' and year > 9\".")
 @click.option("--out", help="Parquet file for the hits of --queries.")
 @click.option("--json", "as_json", is_flag=True, help="Print hits as JSON.")
 @job

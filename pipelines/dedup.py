@@ -28,7 +28,8 @@ from pipelines.clustering.rows import read_columns
 from pipelines.joining.plan import side_of
 from pipelines.session import shared_session
 from pipelines.specs import DedupSpec, EmbedSpec, RunSpec
-from sbert_core.clusters.keeping import LENGTH, columns_of, parse_rules
+from sbert_core.clusters.keeping import named_columns, parse_rules, with_names
+from sbert_core.corpus.columns import free_names
 from sbert_core.corpus.files import Corpus, Format, find_corpus
 from sbert_core.corpus.formats import whole_table
 from sbert_core.neighbours.chance import by_chance
@@ -136,8 +137,16 @@ def _threshold(spec: DedupSpec) -> float:
 
 
 def _carried(spec: DedupSpec) -> tuple[str, ...]:
-    """Columns that rules of what to keep ask for; lengths the vectors have."""
-    return tuple(name for name in columns_of(parse_rules(spec.keep)) if name != LENGTH)
+    """Columns of the file that rules of what to keep name, under names that vectors leave free."""
+    names = free_names(named_columns(spec.keep))
+    return tuple(c if c == name else f"{c}={name}" for c, name in names.items())
+
+
+def _rules(spec: DedupSpec) -> str:
+    """Rules for the columns as they are carried."""
+    names = free_names(named_columns(spec.keep))
+    is_renamed = any(column != name for column, name in names.items())
+    return with_names(spec.keep, names) if is_renamed else spec.keep
 
 
 def _job_file(spec: DedupSpec, threshold: float) -> Path:
@@ -153,7 +162,7 @@ def _job_file(spec: DedupSpec, threshold: float) -> Path:
         "stages": {
             "embed": embed,
             "pairs": {"threshold": threshold},
-            "cluster": {"keep": spec.keep} if spec.keep else None,
+            "cluster": {"keep": _rules(spec)} if spec.keep else None,
             "apply": None,
             "report": {"title": f"Near-duplicates of {Path(spec.file).name}"},
         },

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from sbert_core.corpus.columns import FIELD, carried_columns
+
 MAX_UNIT_ROWS = 65_536
 
 
@@ -215,8 +217,18 @@ class EmbedSpec:
             raise ValueError(f"unit_rows is {self.unit_rows}; at most {MAX_UNIT_ROWS}")
         if self.gpus_per_actor is not None and self.gpus_per_actor < 0:
             raise ValueError(f"gpus_per_actor is {self.gpus_per_actor}; give 0 or more")
-        if (template := self.text) is not None and "{" not in template:
-            raise ValueError(f"text {template!r} names no column; write one as {{column}}")
+        if self.text is not None and not FIELD.search(self.text):
+            raise ValueError(f"text {self.text!r} names no column; write one as {{column}}")
+        if self.text is None and not FIELD.fullmatch(self.template):
+            raise ValueError(
+                f"text_column {self.text_column!r} is no name of a column without braces; rename it"
+            )
+        carried_columns(self.carry)
+
+    @property
+    def carried(self) -> dict[str, str]:
+        """The column of the corpus behind each published name."""
+        return carried_columns(self.carry)
 
     @property
     def template(self) -> str:

@@ -144,17 +144,19 @@ class UnitJob:
         self.storage.put(self.commit_name(unit), json.dumps(record).encode())
         return record
 
-    def empty(self, dim: int, types: dict[str, str]) -> dict:
-        """A part without rows, so that readers of an empty artifact find its columns."""
+    def empty(self, dim: int, types: dict[str, pa.DataType]) -> dict:
+        """A part without rows, so that readers of an empty artifact find its columns.
+
+        types: of ids and carried columns.
+        """
         vectors = np.empty((0, dim), self.dtype.value)
         block = Block({name: np.empty(0, np.int64) for name in FACTS}, vectors, {})
-        kinds = {name: pa.type_for_alias(kind) for name, kind in types.items()}
         rows = Rows(
             path="",
             row=np.empty(0, np.int64),
-            ids=pa.array([], kinds.get(self.reading.id_column or "", pa.string())),
+            ids=pa.array([], types["id"]),
             texts=[],
-            carried={n: pa.array([], kinds.get(n, pa.null())) for n in self.reading.carry},
+            carried={name: pa.array([], types[name]) for name in self.reading.carry},
         )
         none = np.empty(0, np.int64)
         owner = Owner(none, none, none)

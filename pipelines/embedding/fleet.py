@@ -87,7 +87,7 @@ class Fleet(contextlib.ExitStack):
         def stage_one(file: CorpusFile, name: str) -> TextFile | CorruptFile:
             with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
                 copy = Path(folder) / "copy.parquet"
-                wanted = [*texts, *spec.carry, *where]
+                wanted = [*texts, *spec.carried.values(), *where]
                 try:
                     found = write_parquet_copy(corpus.storage, file, wanted, texts, copy)
                 except CorruptFile as error:

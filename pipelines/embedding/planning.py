@@ -6,11 +6,14 @@ Out: Plan: units, those that are taken over whole, and the earlier parts to reus
 Files with the path, size and version of the last run are not opened at all.
 """
 
+import base64
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from pipelines.artifacts import DataFile, Manifest
 from pipelines.embedding.roles import Roles
@@ -50,7 +53,8 @@ class Link:
 class Plan:
     """The pieces of a job; the same for the same corpus, spec and starting artifact.
 
-    types: of the id and carried columns, as Arrow spells them.
+    types: of the id and carried columns, as Arrow spells them; not every word can be read back.
+    schema: the same columns as Arrow's message; without fields where no file was looked at.
     sources: earlier parts with the corpus file each came from.
     """
 
@@ -60,10 +64,17 @@ class Plan:
     sources: tuple[tuple[str, str], ...]
     corrupt: tuple[tuple[str, str], ...]
     types: dict[str, str]
+    schema: str
     id_kind: IdKind
     id_column: str | None
     partition_types: dict[str, str]
     staged: dict[str, str]
+
+    @property
+    def column_types(self) -> dict[str, pa.DataType]:
+        """Of the id and carried columns, by their names in the corpus."""
+        found = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
+        return {column.name: column.type for column in found}
 
     @property
     def new_units(self) -> list[Unit]:
@@ -75,7 +86,7 @@ class Plan:
             template=spec.template,
             id_kind=self.id_kind,
             id_column=self.id_column,
-            carry=spec.carry,
+            carry=spec.carried,
             where=Where(spec.where) if spec.where else None,
             partition_types=self.partition_types,
             staging=staging,
@@ -111,6 +122,7 @@ class Plan:
             sources=tuple((name, path) for name, path in fields["sources"]),
             corrupt=tuple((path, reason) for path, reason in fields["corrupt"]),
             types=fields["types"],
+            schema=fields["schema"],
             id_kind=IdKind(fields["id_kind"]),
             id_column=fields["id_column"],
             partition_types=fields["partition_types"],
@@ -155,6 +167,7 @@ def make_plan(
         sources=_sources(current, salvaged),
         corrupt=(),
         types=roles.types,
+        schema=base64.b64encode(roles.schema.serialize()).decode(),
         id_kind=roles.id_kind,
         id_column=roles.id_column,
         partition_types=hive_types,
@@ -278,10 +291,11 @@ def _links(
     def key(source: dict[str, Any]) -> tuple:
         return source["file"], source["first_row"], source["num_rows"]
 
-    parts = {key(file.source): file for file in current.files}
-    quarantine = {
-        key(file.source): file for file in current.quarantine if "first_row" in file.source
-    }
+    def by_unit(files: Sequence[DataFile]) -> dict[tuple, DataFile]:
+        """Without the part of an artifact that has no rows, and the list of corrupt files."""
+        return {key(file.source): file for file in files if "first_row" in file.source}
+
+    parts, quarantine = by_unit(current.files), by_unit(current.quarantine)
     return {
         unit.number: Link(data=parts[place], quarantine=quarantine.get(place))
         for unit in units

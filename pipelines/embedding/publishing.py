@@ -15,7 +15,7 @@ from pipelines.artifacts import QUARANTINE, WORK, DataFile, Manifest, library_ve
 from pipelines.embedding.survey import Survey
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage
-from sbert_core.vectors.reading import check_part
+from sbert_core.vectors.reading import check_part, columns_schema
 from workers.units import UnitJob
 
 SOURCE_FACTS = ("file", "first_row", "num_rows", "documents", "truncated", "lost_tokens", "tokens")
@@ -43,7 +43,7 @@ def manifest_of(survey: Survey, job: UnitJob) -> Manifest:
     files, quarantine = _files(survey, committed_units(job))
     totals = {name: sum(file.source[name] for file in files) for name in SUMMED_FACTS}
     if not files:  # a part without rows, so that readers of an empty artifact find its columns
-        files.append(DataFile(**job.empty(goal.model.dim, plan.types), source={"file": ""}))
+        files.append(DataFile(**job.empty(goal.model.dim, _types(survey)), source={"file": ""}))
     quarantined = sum(file.rows for file in quarantine)
     if plan.corrupt:
         whole_files = job.corrupt(dict(plan.corrupt))
@@ -97,6 +97,20 @@ def _is_batch_invariant(survey: Survey, accounts: list[dict[str, Any]]) -> bool:
     if goal.out.current is not None and (num_reused or is_linked):
         found.append(goal.out.current.spec.get("batch_invariant", False))
     return all(found)
+
+
+def _types(survey: Survey) -> dict[str, pa.DataType]:
+    """Types of the id and carried columns by published name, for a part without rows."""
+    plan, current = survey.plan, survey.goal.out.current
+    types = plan.column_types
+    if types or current is None:
+        found = {name: types.get(column) for name, column in survey.goal.spec.carried.items()}
+        found["id"] = types.get(plan.id_column or "", pa.string())
+    else:  # every file is as the last run saw it, so the last part has the columns
+        schema = columns_schema(survey.goal.out.storage, current.files[0].path)
+        found = {column.name: column.type for column in schema}
+        found["id"] = found.get("doc_id", found["id"])
+    return {name: kind or pa.null() for name, kind in found.items()}
 
 
 def _files(survey: Survey, commits: dict[int, dict]) -> tuple[list[DataFile], list[DataFile]]:

@@ -8,15 +8,20 @@ import pyarrow as pa
 
 from pipelines.artifacts import Manifest
 from pipelines.specs import EmbedSpec
+from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.formats import TextFile, refuse_missing
 from sbert_core.corpus.reading import IdKind
-from sbert_core.corpus.rows import FIELD, is_text
+from sbert_core.corpus.rows import is_text
 from sbert_core.corpus.where import Where
 
 
 class Roles:
-    """Which columns make text, id and payload, checked file by file."""
+    """Which columns make text, id and payload, checked file by file.
+
+    types: of the id and carried columns, as Arrow spells them. schema: the same as Arrow has them;
+    without fields where no file was looked at.
+    """
 
     def __init__(
         self, spec: EmbedSpec, partition_types: dict[str, str], current: Manifest | None
@@ -24,9 +29,10 @@ class Roles:
         self.spec = spec
         self.partition_types = partition_types
         self.text_columns = list(dict.fromkeys(FIELD.findall(spec.template)))
-        self.where = Where(spec.where).columns if spec.where else ()
+        self.where = Where(spec.where) if spec.where else None
         self.first: str | None = None
         self.types: dict[str, str] = {}
+        self.schema = pa.schema([])
         self.id_column = spec.id_column
         self.id_kind = IdKind.CONTENT if spec.id else IdKind.COLUMN
         if current is not None:
@@ -44,7 +50,8 @@ class Roles:
         if self.first is None and self.spec.id_column is None and not self.spec.id:
             self.id_column = "id" if "id" in names else None
             self.id_kind = IdKind.COLUMN if self.id_column else IdKind.POSITION
-        wanted = [*self.text_columns, *self.spec.carry, *self.where]
+        carried = self.spec.carried.values()
+        wanted = [*self.text_columns, *carried, *(self.where.columns if self.where else ())]
         wanted += [self.id_column] if self.id_column is not None else []
         if text is None or text.num_rows:
             refuse_missing(file, wanted, names)
@@ -55,6 +62,9 @@ class Roles:
     def _check_types(self, file: CorpusFile, schema: pa.Schema) -> None:
         found = {field.name: field.type for field in schema}
         found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
+        if self.where is not None:
+            nobody = {name: pa.array([], found[name]) for name in self.where.columns}
+            self.where.mask(nobody, f"{file.path}: where")
         for name in self.text_columns:
             if not is_text(found[name]):
                 others = ", ".join(n for n, kind in found.items() if is_text(kind)) or "none"
@@ -62,9 +72,15 @@ class Roles:
                     f"column {name!r} of {file.path} holds {found[name]}, not text; "
                     f"text columns are: {others}"
                 )
-        types = {name: str(_plain_type(found[name])) for name in self.spec.carry}
+        kinds = {name: _plain_type(found[name]) for name in self.spec.carried.values()}
         if self.id_column is not None:
-            types[self.id_column] = self._id_type(file, found[self.id_column])
+            kinds[self.id_column] = self._id_type(file, found[self.id_column])
+        self._compare(file, kinds)
+
+    def _compare(self, file: CorpusFile, kinds: dict[str, pa.DataType]) -> None:
+        """All files have the types of the first."""
+        types = {name: str(kind) for name, kind in kinds.items()}
+        self.schema = self.schema if len(self.schema) else pa.schema(kinds)
         if self.first is None:
             self.first, self.types = file.path, types
         for name, kind in types.items():
@@ -74,7 +90,7 @@ class Roles:
                     f"{self.first}; give all files one schema"
                 )
 
-    def _id_type(self, file: CorpusFile, kind: pa.DataType) -> str:
+    def _id_type(self, file: CorpusFile, kind: pa.DataType) -> pa.DataType:
         plain = _plain_type(kind)
         if not (
             pa.types.is_integer(plain)
@@ -85,7 +101,7 @@ class Roles:
                 f"id column {self.id_column!r} of {file.path} holds {plain}; ids are strings or "
                 "whole numbers, or leave them to the job with --id content"
             )
-        return str(plain)
+        return plain
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

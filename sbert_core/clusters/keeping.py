@@ -8,7 +8,7 @@ comes after all that have one.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,28 @@ class Rule:
 def parse_rules(text: str) -> tuple[Rule, ...]:
     """Rules in order; none for an empty text."""
     return tuple(Rule.parse(word) for word in text.split(",")) if text.strip() else ()
+
+
+def named_columns(text: str) -> list[str]:
+    """Columns that rules call by name; `longest` and `shortest` name none."""
+    found = [_around_column(word.strip()) for word in text.split(",")]
+    return list(dict.fromkeys(column for _, column, _ in found if column))
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The same rules about columns that have other names."""
+    found = [_around_column(word.strip()) for word in text.split(",")]
+    return ",".join(f"{before}{names.get(c, c)}{behind}" for before, c, behind in found)
+
+
+def _around_column(word: str) -> tuple[str, str, str]:
+    """A rule in three: what is before its column, the column, what is behind."""
+    kind, colon, column = word.partition(":")
+    if colon and kind in ORDERS:
+        return f"{kind}:", column, ""
+    if found := PREFERENCE.fullmatch(word):
+        return "", found[1].strip(), f"={found[2]}"
+    return word, "", ""
 
 
 def columns_of(rules: Iterable[Rule]) -> list[str]:

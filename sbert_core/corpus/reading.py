@@ -11,9 +11,9 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.rows import (
-    FIELD,
     Text,
     spelled_out,
     stream_rows,
@@ -50,6 +50,7 @@ class Rows:
 class Reading:
     """Columns of a corpus in their roles.
 
+    carry: by the name each is published under.
     staged: name in `staging` of the Parquet copy of each file that is none itself.
     partition_types: hive partition columns, numbers where all their values are.
     """
@@ -58,7 +59,7 @@ class Reading:
     template: str
     id_kind: IdKind
     id_column: str | None
-    carry: tuple[str, ...]
+    carry: dict[str, str]
     where: Where | None
     partition_types: dict[str, str]
     staging: str = ""
@@ -73,7 +74,7 @@ class Reading:
         """Every column the job touches."""
         ids = [self.id_column] if self.id_column is not None else []
         where = self.where.columns if self.where else ()
-        return list(dict.fromkeys([*self.text_columns, *ids, *self.carry, *where]))
+        return list(dict.fromkeys([*self.text_columns, *ids, *self.carry.values(), *where]))
 
     def stream(self, path: str, first: int, num_rows: int) -> Iterator[Rows]:
         """The range's rows in batches of a few thousand."""
@@ -108,18 +109,18 @@ class Reading:
 
     def _rows(self, path: str, row: np.ndarray, columns: dict[str, pa.Array]) -> Rows:
         if self.where is not None:
-            table = pa.table({"#": pa.array(np.arange(len(row))), **columns})
-            kept = table.filter(self.where.expression())["#"].to_numpy()
+            kept = np.flatnonzero(self.where.mask(columns, f"{path}: where"))
             row = row[kept]
             columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-        carried = {name: _plain(columns[name]) for name in self.carry}
-        published, ids = dict(carried), None
+        published = {column: _plain(columns[column]) for column in self.carry.values()}
+        ids = None
         if self.id_column is not None:
             published[self.id_column] = _plain(columns[self.id_column])
             ids = spelled_out(published[self.id_column])
         elif self.id_kind is IdKind.POSITION:
             ids = pa.array([f"{path}#{number}" for number in row], pa.string())
         texts = without_bad_bytes(texts_of(columns, self.template), published)
+        carried = {name: published[column] for name, column in self.carry.items()}
         return Rows(path=path, row=row, ids=ids, texts=texts, carried=carried)
 
 

@@ -7,7 +7,6 @@ CSV and JSON lines have no row ranges: `sbert_core.corpus.formats` rewrites them
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sbert_core.corpus.columns import FIELD
 from sbert_core.storage import Storage
 from sbert_core.text import RefusedRow, invalid_reason
 
 BATCH_ROWS = 8192
 HASH_BYTES = 16
-FIELD = re.compile(r"\{([^{}]+)\}")
 
 Text = str | bytes | RefusedRow | None
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sbert_core.arrays import ranges
+from sbert_core.corpus.columns import CHUNK_COLUMNS, OWN_COLUMNS
 from sbert_core.corpus.reading import Rows
 from sbert_core.corpus.rows import HASH_BYTES, content_hash
 from sbert_core.storage import Storage
@@ -23,19 +24,6 @@ from sbert_core.vectors.block import Block, vectors_of
 from sbert_core.vectors.reading import columns_of, hash_in, part_table
 
 HASH = pa.binary(HASH_BYTES)
-CHUNK_COLUMNS = ("doc_id", "chunk", "start_char", "end_char")
-OWN_COLUMNS = (
-    "id",
-    "vector",
-    "content_hash",
-    "file",
-    "row",
-    "num_chars",
-    "num_tokens",
-    "num_lost_tokens",
-    "truncated",
-    *CHUNK_COLUMNS,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +141,7 @@ def _table(
             "start_char": pa.array(block.facts["start_char"], pa.int64()),
             "end_char": pa.array(block.facts["end_char"], pa.int64()),
         }
+    assert not set(OWN_COLUMNS) & rows.carried.keys(), "names are checked before anything is read"
     columns |= {name: column.take(chosen) for name, column in rows.carried.items()}
     return pa.table(columns)
 

@@ -78,7 +78,7 @@ ROWS = pa.table(
         ("n >= 2 and f < 3", [2, 3]),
         ("not n == 2", [1, 3]),
         ("s in ('a', 'd') or n == 2", [1, 2, None]),
-        ("s not in ['a']", [2, 3, None]),
+        ("s not in ['a']", [2, None]),
         ("s is None", [3]),
         ("n is not None and s is not None", [1, 2]),
         ("1 < n <= 3", [2, 3]),
@@ -93,7 +93,7 @@ def test_conditions_keep_the_rows_they_name(where, kept):
     "where", ["n ==", "__import__('os')", "n + 1 == 2", "s.x == 1", "lambda: 1"]
 )
 def test_conditions_that_are_none_are_refused(where):
-    with pytest.raises(ValueError, match="is not understood; use comparisons"):
+    with pytest.raises(ValueError, match="is not understood"):
         Where(where)
 
 
@@ -125,7 +125,7 @@ def reading(folder, **changes) -> Reading:
         template="{text}",
         id_kind=IdKind.COLUMN,
         id_column="id",
-        carry=(),
+        carry={},
         where=None,
         partition_types={},
         staged={},
@@ -152,7 +152,7 @@ def test_condition_keeps_raw_row_numbers(tmp_path):
         tmp_path,
         id_kind=IdKind.POSITION,
         id_column=None,
-        carry=("k", "c"),
+        carry={"k": "k", "c": "c"},
         where=Where("c == 2 and k == 3"),
         partition_types={"k": "int64"},
     ).read("k=3/x.parquet", 10, 30)
