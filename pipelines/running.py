@@ -3,6 +3,7 @@
 Jobs and their libraries load when one runs, so that help is instant.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 from pipelines import stopping
 from pipelines.logs import configure_logs, stage_named
 from pipelines.terminal import printable
+
+log = logging.getLogger(__name__)
 
 EXIT_UNEXPECTED = 1
 EXIT_BAD_INPUT = 2
@@ -54,9 +57,7 @@ def run_call(stage: str, debug: bool, json_log: bool, *arguments: object) -> Any
 def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  # noqa: ANN401
     configure_logs(json_log, debug)
     stopping.forget()
-    for number in (signal.SIGINT, signal.SIGTERM):  # preempted jobs save what they have
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell
-            signal.signal(number, _interrupted)
+    _catch_signals()
     try:
         return call()
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -73,6 +74,19 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
             if (code := EXIT_BY_NAME.get(kind.__name__)) is not None:
                 _fail(f"error: {error}", code, debug)
         _fail(f"unexpected {name}: {reason[-1] if reason else name}", EXIT_UNEXPECTED, debug)
+
+
+def _catch_signals() -> None:
+    """Preempted jobs save what they have; what whoever started us had ignored stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            log.info(
+                "%s is ignored, as shells have it for commands in the background; another signal "
+                "ends the job",
+                signal.Signals(number).name,
+            )
+        else:
+            signal.signal(number, _interrupted)
 
 
 def _interrupted(number: int, frame: object) -> None:

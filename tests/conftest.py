@@ -1,6 +1,7 @@
 """Tiny seeded encoders, built here: no test downloads anything."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -32,6 +33,11 @@ from transformers import (
 )
 
 from pipelines.models import demo_model
+
+# A shell starts what runs in its background with SIGINT ignored, and a command under test would
+# inherit that from us.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 WORDS = (
     "the a of and to in is it you that he was for on are with as his they be at one have this "

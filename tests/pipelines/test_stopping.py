@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.timeout(60)
 JOB = """
 import os, signal, threading
 from contextlib import suppress
-import pipelines.demo
+import pipelines.init
 from pipelines.running import run_call
 from pipelines.stillness import ended_if_still
 from pipelines.stopping import stop_if_told
@@ -22,8 +23,8 @@ from pipelines.stopping import stop_if_told
 def run():
 {body}
 
-pipelines.demo.run = run
-run_call("demo", False, False)
+pipelines.init.run = run
+run_call("init", False, False)
 """
 # The main thread waits for something that never comes, as it does inside a stuck Ray.
 STILL = """
@@ -40,11 +41,19 @@ SWALLOWED = """
 """
 
 
-def ended(body: str) -> list[str]:
-    """What a job says that ends with saved work."""
-    words = [sys.executable, "-c", JOB.format(body=body)]
+# What a shell does for a command with & at its end.
+BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$0" "$@"']
+# Ctrl-C comes in the background of a shell, where it means somebody else.
+IGNORED = """
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def ended(body: str, code: int = 3, start: Sequence[str] = ()) -> list[str]:
+    """What a job says that ends with a code."""
+    words = [*start, sys.executable, "-c", JOB.format(body=body)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=50)
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stderr.splitlines()
 
 
@@ -57,6 +66,11 @@ def test_standing_still_ends_with_saved_work():
 def test_a_swallowed_interrupt_is_not_forgotten():
     [last] = ended(SWALLOWED)
     assert "the same command goes on" in last
+
+
+def test_interrupt_in_the_background_is_ignored_and_the_log_says_so():
+    [line] = ended(IGNORED, code=0, start=BACKGROUND)
+    assert "INFO SIGINT is ignored" in line
 
 
 def test_slow_progress_goes_on(monkeypatch):
