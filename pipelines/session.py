@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +24,7 @@ from pathlib import Path
 import ray
 from ray.exceptions import AuthenticationError
 
+from pipelines import guard
 from sbert_core.errors import Unsettled
 
 QUIET = {
@@ -128,7 +130,8 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
         token = _given_token() if address else own
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
-        with _environment(QUIET | token):
+        ended = contextlib.nullcontext() if address else _ended_with_us(home)
+        with ended, _environment(QUIET | token):
             try:
                 with _working_in(home), _own_signals(), _silent_start():
                     _connect(home, address, num_cpus)
@@ -137,6 +140,28 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
             finally:
                 _held.clear()
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _ended_with_us(home: Path) -> Iterator[None]:
+    """No process of the Ray in this folder outlives the block, nor this process if it is killed."""
+    if not Path("/proc/self/fd").exists():
+        yield
+        return
+    words = [sys.executable, "-I", "-S", guard.__file__, str(home.resolve()), str(os.getpid())]
+    # In a session of its own, where no Ctrl-C and no signal to the job's group reaches it.
+    watching = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        watching.communicate()
 
 
 def _given_token() -> dict[str, str]:

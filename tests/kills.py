@@ -85,6 +85,34 @@ def _descends(pid: int, ancestors: list[int], parents: dict[int, int]) -> bool:
     return pid in parents
 
 
+def started_at(pid: int) -> str | None:
+    """When a process began, which tells it from a later one of the same number; None if over."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state == "Z" else fields[18]
+
+
+def processes_until_end(job: Job, stop: signal.Signals | None, at: str) -> dict[int, str]:
+    """Run a job, and send it a signal as soon as one of its processes has a title.
+
+    All the processes it ever had, by number, with their starts.
+    """
+    seen: dict[int, str] = {}
+    job.start()
+    assert job.process is not None
+    while job.is_running:
+        below = descendants([job.process.pid])
+        seen |= {pid: start for pid in below if (start := started_at(pid)) is not None}
+        if stop is not None and any(at in title for title in below.values()):
+            job.process.send_signal(stop)
+            stop = None
+        time.sleep(0.05)
+    assert stop is None, f"no process was called {at}: {job.log.read_text()}"
+    return seen
+
+
 def kill_one(job: Job, kind: str, rng: random.Random, seconds: float) -> bool:
     """Kill the driver, or a worker of a kind, at a random moment; False if there was none."""
     deadline = time.monotonic() + seconds

@@ -1,0 +1,68 @@
+"""Ends what is left of an embedded Ray as soon as its driver is gone, however it went.
+
+In:  the folder of the session and the driver's process id; standard input, which the driver closes
+     after `ray.shutdown()`, and the kernel closes for a driver that was killed.
+Out: no process that writes to a file of that folder.
+
+A worker of Ray ends by itself when its raylet is gone, unless it is in the middle of an orderly
+exit: then nothing looks after the raylet any more, and a controller of Ray Train was seen to stay
+for good. Whoever is left by then works for nobody, so it is ended at once. Runs as a script of its
+own without any package: it costs some 10 MB for as long as the session lasts.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+import time
+
+POLL_SECONDS = 0.05
+# A process in the middle of a read from a dead network disk cannot be killed; wait no longer.
+MOST_SECONDS = 30.0
+
+
+def main() -> None:
+    folder, driver = os.path.realpath(sys.argv[1]), int(sys.argv[2])
+    sys.stdin.read()
+    deadline = time.monotonic() + MOST_SECONDS
+    # Looks again until there is nobody: a process may start another right before its end.
+    while (left := writers_of(folder, driver)) and time.monotonic() < deadline:
+        for pid in left:
+            end_writer(pid, folder, driver)
+        time.sleep(POLL_SECONDS)
+
+
+def writers_of(folder: str, driver: int) -> list[int]:
+    """Every process of Ray writes its log to the folder of its session, and children theirs."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if pid != driver and is_writer(pid, folder, driver)]
+
+
+def is_writer(pid: int, folder: str, driver: int) -> bool:
+    """Whoever just reads a log is no process of Ray, nor is a fork with the driver's own log."""
+    files = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):  # ended meanwhile, or of another user
+        for name in os.listdir(files):
+            with contextlib.suppress(OSError):
+                file = os.readlink(f"{files}/{name}")
+                is_open_to_write = os.lstat(f"{files}/{name}").st_mode & stat.S_IWUSR
+                if file.startswith(f"{folder}/") and is_open_to_write:
+                    if f"_{driver}.log" not in file:
+                        return True
+    return False
+
+
+def end_writer(pid: int, folder: str, driver: int) -> None:
+    """Kill through a handle: the number may belong to somebody else by now."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if is_writer(pid, folder, driver):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+if __name__ == "__main__":
+    main()
