@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pipelines.artifacts import WORK, GateFailed
+from pipelines.artifacts import GateFailed
 from pipelines.gates import Gate, gates_of
 from pipelines.jobfile import JobFile
 from pipelines.logs import run_id, stage_named
@@ -111,7 +111,6 @@ class Run:
             if "report" in self.job.stages:
                 with shown("report"):
                     page = self._seen(self._stage("report").page)
-        self.storage.delete([WORK])
         failed = [gate for gate in self.gates if not gate.is_met]
         if failed:
             is_held = any(stage.outcome == "held back" for stage in self.stages)

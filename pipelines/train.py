@@ -105,14 +105,9 @@ def _trained(spec: TrainSpec) -> TrainReport:
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"out {spec.out} is not empty and holds no {FACTS}; choose another --out")
     work = out.parent / f".{out.name}.work"
-    work.mkdir(parents=True, exist_ok=True)
     with storage_at(work).lock():
-        try:
-            with job_session(str(work), spec.address):
-                num_workers, result = _fit(spec, job, work)
-        except ValueError:  # refused before anything was done
-            shutil.rmtree(work)
-            raise
+        with job_session(str(work), spec.address):
+            num_workers, result = _fit(spec, job, work)
         report = _written(spec, job, result, num_workers, work / "result")
         out.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):

@@ -6,16 +6,18 @@ import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
 from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
 from sbert_core.storage.scope import Everything
 from sbert_core.storage.walking import NO_FILE, stat_of, walk
+
+Made = TypeVar("Made")
 
 TEMPORARY = "_work/tmp"
 COPY_BYTES = 8 * 2**20
@@ -88,22 +90,33 @@ class LocalStorage:
 
     def work_folder(self) -> TemporaryDirectory:
         """A folder for files to be put here, on the same disk: it may hold more than /tmp can."""
-        (self.root / TEMPORARY).mkdir(parents=True, exist_ok=True)
-        return TemporaryDirectory(dir=self.root / TEMPORARY)
+        return self._temporary(lambda folder: TemporaryDirectory(dir=folder))
 
     def _put(self, name: str, source: BinaryIO) -> None:
         target = self.path(name)
-        temporary = self.root / TEMPORARY / f"{os.getpid()}-{secrets.token_hex(4)}"
-        temporary.parent.mkdir(parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        file = self._temporary(lambda folder: (folder / name).open("wb"))
+        temporary = Path(file.name)
         try:
-            with temporary.open("wb") as file:
+            with file:
                 shutil.copyfileobj(source, file, COPY_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
             _moved(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+            _remove_empty(temporary.parent, self.root)
+
+    def _temporary(self, make: Callable[[Path], Made]) -> Made:
+        """What is made in the folder for files to be moved; others remove it when it is empty."""
+        folder = self.root / TEMPORARY
+        while True:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                return make(folder)
+            except FileNotFoundError:
+                continue
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
         """Atomic among our own writers, who hold the lock."""
@@ -139,8 +152,10 @@ class LocalStorage:
         handle = self._locked()
         try:
             yield
-        except ValueError:  # refused: nothing is left of an output that was not there before
-            if is_new:
+        except ValueError:
+            # Refused before anything was saved: the folder is as new as it was. What is saved may
+            # be the work of hours, so it stays, whatever the reason.
+            if is_new and all(stat.name == LOCK for stat in self.list()):
                 _remove(self.root)
             raise
         finally:
@@ -171,6 +186,14 @@ def _moved(source: Path, target: Path) -> None:
         source.replace(target)
     except IsADirectoryError:
         raise ValueError(f"{target} is a folder, a file belongs there; move it away") from None
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    """Remove a folder below the root, and those above it, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        while folder != root:
+            folder.rmdir()
+            folder = folder.parent
 
 
 def _is_at(handle: int, path: Path) -> bool:

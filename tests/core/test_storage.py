@@ -1,6 +1,8 @@
 """The local store: locks, moves, and what a refused run leaves."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,20 +17,49 @@ def test_one_writer_at_a_time(tmp_path):
         pass
 
 
-def test_a_refused_run_leaves_no_new_folder(tmp_path):
-    def refused(place):
-        storage = storage_at(place)
-        with pytest.raises(ValueError, match="no"), storage.lock():
-            storage.put("_work/x", b"x")
-            raise ValueError("no")
+def refuse(storage, *saved):
+    with pytest.raises(ValueError, match="no"), storage.lock():
+        for name in saved:
+            storage.put(name, b"x")
+        raise ValueError("no")
 
-    refused(tmp_path / "new")
+
+def test_refusal_before_anything_is_saved_leaves_no_new_folder(tmp_path):
+    refuse(storage_at(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("saved", ["_work/g/commits/1", "data/g/part-1"])
+def test_refusal_after_work_was_saved_keeps_it(tmp_path, saved):
+    storage = storage_at(tmp_path / "new")
+    refuse(storage, saved)
+    assert storage.read(saved) == b"x"
+
+
+def test_refusal_keeps_a_folder_that_was_there(tmp_path):
     (tmp_path / "old").mkdir()
-    (tmp_path / "old/kept").write_bytes(b"k")
-    refused(tmp_path / "old")
-    assert storage_at(tmp_path / "old").read("_work/x") == b"x"
-    assert (tmp_path / "old/kept").exists()
+    refuse(storage_at(tmp_path / "old"))
+    assert (tmp_path / "old").is_dir()
+
+
+def test_put_leaves_the_file_and_nothing_else(tmp_path):
+    storage_at(tmp_path).put("page.html", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_put_by_many_writers_at_once_loses_nothing(tmp_path):
+    storages = [storage_at(tmp_path / "out") for _ in range(8)]
+
+    def write(number):
+        for turn in range(20):
+            storages[number].put(f"{number}/{turn}", b"x")
+            with storages[number].work_folder() as folder:
+                (Path(folder) / "y").write_bytes(b"y")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    names = {stat.name for stat in storages[0].list()}
+    assert names == {f"{number}/{turn}" for number in range(8) for turn in range(20)}
 
 
 def test_a_lock_on_a_folder_that_was_removed_is_taken_again(tmp_path):

@@ -199,6 +199,20 @@ def test_workers_that_fit_nowhere_are_refused(scored, tmp_path, bert_folder, ray
     assert not (tmp_path / "x").exists()
 
 
+def test_training_refused_keeps_saved_checkpoints(scored, tmp_path, bert_folder, ray_address):
+    def refuse():
+        with pytest.raises(ValueError, match="bf16 needs a GPU"):
+            train_one(scored, tmp_path / "x", bert_folder, ray_address, precision="bf16")
+
+    refuse()
+    assert list(tmp_path.iterdir()) == []
+    saved = tmp_path / ".x.work/run/checkpoint_1/state.pt"
+    saved.parent.mkdir(parents=True)
+    saved.touch()
+    refuse()
+    assert saved.exists()
+
+
 def dying_rank(config, mark):
     """train_rank, but rank 1 is killed once, in its 20th step."""
     import os  # noqa: PLC0415 - runs in a worker
