@@ -19,7 +19,6 @@ from pipelines.artifacts import GateFailed
 from pipelines.gates import Gate, gates_of
 from pipelines.jobfile import JobFile
 from pipelines.logs import run_id, stage_named
-from pipelines.outcome import fingerprint_of, remembered
 from pipelines.progress import stages_shown
 from pipelines.session import shared_session
 from pipelines.specs import EvaluateSpec, RunSpec
@@ -69,10 +68,7 @@ def run(spec: RunSpec) -> RunReport:
         if spec.plan:
             planned = import_module("pipelines.planned").run(job)
             return RunReport(out=job.out, stages=(), gates=(), page=None, seconds=0.0, plan=planned)
-        specs = job.stages.values()
-        ended = fingerprint_of(*specs, below=job.out, gates=job.gates, start=spec.start)
-        with remembered(job.out, ended):
-            return Run(job, spec.start, here).carried_out()
+        return Run(job, spec.start, here).carried_out()
 
 
 class Run:

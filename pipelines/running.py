@@ -27,8 +27,6 @@ EXIT_BUSY = 5
 # From the signal on; schedulers kill after 30. A Ray that was told to go as well may answer nobody.
 MOST_LAST_SECONDS = 23.0
 STOPPED = "stopped; the same command goes on from what is saved"
-# Stages with an output that may hold how they ended; `run` sees to its own.
-REMEMBERED = ("embed", "index", "pairs", "cluster", "apply")
 # Errors that have an exit code of their own, by name: their modules load with the job.
 EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "GateFailed": EXIT_GATE, "BusyError": EXIT_BUSY}
 
@@ -38,12 +36,7 @@ def run_job(stage: str, spec_name: str, debug: bool, json_log: bool, **options: 
 
     def call() -> Any:  # noqa: ANN401
         spec = getattr(import_module("pipelines.specs"), spec_name)(**options)
-        job = import_module(f"pipelines.{stage}")
-        if stage not in REMEMBERED or getattr(spec, "plan", False):
-            return job.run(spec)
-        outcome = import_module("pipelines.outcome")
-        with outcome.remembered(spec.out, outcome.fingerprint_of(spec)):
-            return job.run(spec)
+        return import_module(f"pipelines.{stage}").run(spec)
 
     with stage_named("" if stage == "run" else stage):
         return _ended_well(call, debug, json_log)

@@ -94,8 +94,10 @@ def started_at(pid: int) -> str | None:
     return None if state == "Z" else fields[18]
 
 
-def processes_until_end(job: Job, stop: signal.Signals | None, at: str) -> dict[int, str]:
-    """Run a job, and send it a signal as soon as one of its processes has a title.
+def processes_until_end(
+    job: Job, stop: signal.Signals | None = None, at: str = ""
+) -> dict[int, str]:
+    """Run a job, and send it a signal, if any, as soon as one of its processes has a title.
 
     All the processes it ever had, by number, with their starts.
     """

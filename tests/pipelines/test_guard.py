@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,41 +98,57 @@ def test_worker_that_never_ends_by_itself_is_ended_with_its_driver(is_killed, tm
     assert left_of(worker) == []
 
 
-def job_of_all_stages(folder, model):
+STAGES = {
+    "prepare": {"files": ["lines.parquet"], "format": "ranking"},
+    "train": {"objective": "ranking", "epochs": 4, "cpus_per_worker": 1},
+    "evaluate": {"models": ["run/encoder"], "sts": ["sts.parquet"]},
+    "embed": {"unit_rows": 16},
+    "index": {},
+    "pairs": {"threshold": 0.999},
+    "cluster": {},
+    "apply": {},
+    "report": {},
+}
+
+
+def job_of(stages, folder, model):
     texts = sentences(60)
     write_corpus(folder / "in", {"a.parquet": rows_of([*texts, *texts[:5]])})
-    pq.write_table(
-        pa.table({"query": texts[:30], "positive": texts[30:60]}), folder / "lines.parquet"
-    )
+    lines = pa.table({"query": texts[:30], "positive": texts[30:60]})
+    pq.write_table(lines, folder / "lines.parquet")
     scored = pa.table({"sentence1": texts[:9], "sentence2": texts[9:18], "score": [0.1] * 9})
     pq.write_table(scored, folder / "sts.parquet")
-    stages = {
-        "prepare": {"files": ["lines.parquet"], "format": "ranking"},
-        "train": {"base": str(model), "objective": "ranking", "epochs": 4, "cpus_per_worker": 1},
-        "evaluate": {"models": ["run/encoder"], "sts": ["sts.parquet"]},
-        "embed": {"unit_rows": 16},
-        "index": {},
-        "pairs": {"threshold": 0.999},
-        "cluster": {},
-        "apply": {},
-        "report": {},
-    }
-    job = {"corpus": "in", "out": "run", "stages": stages}
+    own = {name: dict(STAGES[name]) for name in stages}
+    if "train" in own:
+        own["train"]["base"] = str(model)
+    else:
+        own["embed"]["model"] = str(model)
+    job = {"corpus": "in", "out": "run", "stages": own}
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
     return Job(["run", str(folder / "job.yaml")], folder / "log")
 
 
 @pytest.mark.ray
 @pytest.mark.timeout(480)
-def test_command_of_any_stage_leaves_no_process_killed_stopped_or_done(bert_folder, tmp_path):
-    job = job_of_all_stages(tmp_path, bert_folder)
-    for stop, at in (
-        (signal.SIGKILL, "ray::RayTrainWorker"),
-        (signal.SIGTERM, "ray::TrainController"),
-        (signal.SIGKILL, "UnitEmbedder"),
-        (None, ""),
-    ):
-        processes = processes_until_end(job, stop, at)
-        assert left_of(processes) == [], f"after {stop} at {at}"
+@pytest.mark.parametrize(
+    ("stages", "stop", "at"),
+    [
+        (["prepare", "train"], signal.SIGKILL, "ray::RayTrainWorker"),
+        (["prepare", "train"], signal.SIGTERM, "ray::TrainController"),
+        (["embed"], signal.SIGKILL, "UnitEmbedder"),
+    ],
+    ids=["kill in train", "term in train", "kill in embed"],
+)
+def test_command_killed_or_stopped_leaves_no_process(stages, stop, at, bert_folder, tmp_path):
+    job = job_of(stages, tmp_path, bert_folder)
+    assert left_of(processes_until_end(job, stop, at)) == []
+    assert job.wait() == (3 if stop is signal.SIGTERM else -stop), job.log.read_text()
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(480)
+def test_command_of_all_stages_leaves_no_process_and_no_work(bert_folder, tmp_path):
+    job = job_of(STAGES, tmp_path, bert_folder)
+    assert left_of(processes_until_end(job)) == []
     assert job.wait() == 0, job.log.read_text()
-    assert not list(Path(tmp_path / "run").glob("_*")), "a run leaves its artifacts alone"
+    assert not list((tmp_path / "run").glob("_*"))
