@@ -145,6 +145,17 @@ class RankRun:
     def run(self) -> None:
         if self.dev is not None and not self.history.dev:
             self._judge(epoch=0)
+        try:
+            self._train()
+        except FloatingPointError as error:
+            # Every rank has the same gradient, and it is the same each time. Ray Train would try
+            # again whatever a rank raises, so this one is reported instead.
+            self._save(failure=str(error))
+            return
+        self.board.write()
+        self._finish()
+
+    def _train(self) -> None:
         last = time.monotonic()
         for report in self.loop.run():
             now = time.monotonic()
@@ -156,9 +167,7 @@ class RankRun:
             if report.is_epoch_end and self.dev is not None:
                 self._judge(report.epoch + 1)
             if report.is_epoch_end or self.loop.step % self.job.checkpoint_steps == 0:
-                self._save(report.loss)
-        self.board.write()
-        self._finish()
+                self._save(loss=report.loss)
 
     def _examples(self, shard: int) -> Examples:
         return self.learner.examples(*self.job.rows(self.job.train_files[shard][0]))
@@ -179,8 +188,8 @@ class RankRun:
             self.best = {k: v.detach().clone() for k, v in self.learner.state_dict().items()}
         self.history.judged(epoch, score)
 
-    def _save(self, loss: float) -> None:
-        metrics = {"epoch": self.loop.epoch, "step": self.loop.step, "loss": loss}
+    def _save(self, **facts: float | str) -> None:
+        metrics = {"epoch": self.loop.epoch, "step": self.loop.step, **facts}
         if not self.is_first:
             ray.train.report(metrics)
             return

@@ -165,7 +165,8 @@ class Loop:
         norm = nn.utils.clip_grad_norm_(self.learner.parameters(), self.recipe.max_grad_norm)
         if not torch.isfinite(norm):
             raise FloatingPointError(
-                f"the gradient of epoch {epoch}, step {self.step} is not finite; lower --lr"
+                f"the gradient of epoch {epoch}, step {self.step} is {norm.item()} at --lr "
+                f"{self.recipe.lr:g}; lower --lr, or look for odd labels and a broken base"
             )
         done = epoch * self.num_steps + self.step
         share_of_rate = rate_share(done, self.recipe.epochs * self.num_steps, self.recipe.warmup)

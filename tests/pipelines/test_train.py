@@ -213,6 +213,14 @@ def test_training_refused_keeps_saved_checkpoints(scored, tmp_path, bert_folder,
     assert saved.exists()
 
 
+def test_gradient_not_finite_is_tried_once_and_named(scored, tmp_path, bert_folder, ray_address):
+    options = {"lr": 1e30, "epochs": 2, "eval": None}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"gradient of epoch 0, step \d+ is nan .*lower --lr"):
+            train_one(scored, tmp_path / "x", bert_folder, ray_address, **options)
+    assert not (tmp_path / "x").exists()
+
+
 def dying_rank(config, mark):
     """train_rank, but rank 1 is killed once, in its 20th step."""
     import os  # noqa: PLC0415 - runs in a worker
