@@ -79,13 +79,16 @@ def apply_to_file(
 
 def _is_same(out: Storage, before: dict[str, Any], made_from: dict[str, Any]) -> bool:
     """Was it made of the same file and rows, and is it still what was published?"""
-    if not made_from.items() <= before["source"].items() or out.stat(before["path"]) is None:
+    source, found = before["source"], out.stat(before["path"])
+    if not made_from.items() <= source.items() or found is None or found.size != before["bytes"]:
         return False
-    found = hashlib.sha256()
+    if before["rows"] + source["removed"] != source["rows"]:
+        return False
+    sha256 = hashlib.sha256()
     with out.open(before["path"]) as file:
         while data := file.read(HASHED_BYTES):
-            found.update(data)
-    return found.hexdigest() == before["sha256"]
+            sha256.update(data)
+    return sha256.hexdigest() == before["sha256"]
 
 
 def _write(

@@ -114,10 +114,10 @@ KNOWN: dict[str, list[FileCase | JobCase | FolderCase]] = {
         JobCase(JobFile((), (), ("index.m=!!bool maybe",)), True),
     ],
     "artifact": [
-        # Names that lead elsewhere: of a part, and of a file to be tidied away.
+        # Names that lead elsewhere: of a part, and of a file to be taken over.
         FolderCase("vectors", "pairs", (Damage(999, Json((450, 0, 0), "set", "../../elsewhere")),)),
         FolderCase(
-            "applied", "apply again", (Damage(0, Json((800, 0, 0), "set", "../../elsewhere")),)
+            "applied", "apply again", (Damage(0, Json((450, 0, 0), "set", "../../elsewhere")),)
         ),
         FolderCase("vectors", "update", (Damage(0, "pickle"),)),
         FolderCase("vectors", "update", (Damage(300, Bytes("flip", 500, b"")),)),

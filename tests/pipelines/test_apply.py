@@ -4,7 +4,9 @@ import csv
 import gzip
 import hashlib
 import json
+import random
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from clustering import clustered, paired, table_of
+from decisions import clusters_by_hand, vectors_by_hand
 from embedding import assert_nothing_but_the_artifact, embed, published_bytes
 from embedding import table_of as vectors_table
 from kills import Job
@@ -74,24 +76,23 @@ def folder(tmp_path_factory):
     return root
 
 
+FIRST = {"p0-1", "p0-5", "p1-1", "p1-2", "c5", "j0", "j5"}
+SECOND = FIRST - {"p0-1"} | {"c2"}  # changes one Parquet file and the CSV
+IDS = {f"{kind}{n}" for kind in ("p0-", "p1-", "c", "j") for n in range(7)}
+
+
 @pytest.fixture(scope="module")
-def clusters(folder, bert_folder, tmp_path_factory, ray_address):
-    """Two decisions on the corpus: the second keeps p0-2 and lets c2 go instead."""
+def clusters(folder, tmp_path_factory):
+    """Two decisions on the corpus."""
     home = tmp_path_factory.mktemp("clusters")
-    embed(folder, home / "v", bert_folder, address=ray_address)
-    paired(home / "v", home / "p", ray_address, 0.999)
-    clustered(home / "p", home / "first")
-    (home / "ids.txt").write_text("p0-2\n")
-    clustered(home / "p", home / "second", protect=str(home / "ids.txt"))
+    vectors = vectors_by_hand(folder, home / "v")
+    for name, removed in (("first", FIRST), ("second", SECOND)):
+        clusters_by_hand(vectors, home / name, removed)
     return home
 
 
-def kept_ids(clusters):
-    return {n for n, row in table_of(clusters).items() if row["keep"]}
-
-
 def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_address):
-    kept = kept_ids(clusters / "first")
+    kept = IDS - FIRST
     spec = ApplySpec(
         clusters=str(clusters / "first"),
         corpus=str(folder),
@@ -99,7 +100,7 @@ def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_add
         address=ray_address,
     )
     report = apply_job.run(spec)
-    assert (report.rows_in, report.rows) == (28, len(kept)) and len(kept) < 28
+    assert (report.rows_in, report.rows) == (28, 21)
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     made = Path(report.folder)
     assert sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file()) == names
@@ -147,13 +148,12 @@ def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_add
         apply_job.run(replace(spec, out=str(clusters / "second")))
 
 
-def test_apply_by_position_refuses_a_changed_file(tmp_path, bert_folder, ray_address):
+def test_apply_by_position_refuses_a_changed_file(tmp_path, ray_address):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("text\nsame words\nother things\nsame words\n\nlast\n")
     place = str(tmp_path / "in")
-    embed(place, tmp_path / "v", bert_folder, address=ray_address)
-    paired(tmp_path / "v", tmp_path / "p", ray_address, 0.9999)
-    clustered(tmp_path / "p", tmp_path / "c")
+    vectors = vectors_by_hand(tmp_path / "in", tmp_path / "v", id_column=None)
+    clusters_by_hand(vectors, tmp_path / "c", {"a.csv#2"})
     spec = ApplySpec(
         clusters=str(tmp_path / "c"), corpus=place, out=str(tmp_path / "o"), address=ray_address
     )
@@ -193,12 +193,72 @@ def test_apply_after_another_decision_rewrites_only_files_whose_rows_changed(
     assert published_bytes(out) == published_bytes(tmp_path / "scratch")
     # The published corpus is a corpus: read once, and what did not change is carried over.
     report = embed(out, vectors, bert_folder, address=ray_address)
-    kept = kept_ids(clusters / "second")
-    assert sorted(vectors_table(vectors)["id"].to_pylist()) == sorted(kept)
+    assert sorted(vectors_table(vectors)["id"].to_pylist()) == sorted(IDS - SECOND)
     assert set(vectors_table(vectors)["file"].to_pylist()) <= names
     now = parts_by_file(vectors)
     assert {n for n in names & set(parts) if parts[n] == now.get(n)} == set(parts) - changed
     assert report.embedded == 0
+
+
+@pytest.mark.parametrize("id_column", ["id", None])
+def test_apply_after_random_edits_equals_a_run_from_scratch(id_column, tmp_path, ray_address):
+    rng = random.Random(7)
+    corpus, out = tmp_path / "in", tmp_path / "clean"
+    corpus.mkdir()
+    before: dict[str, tuple] = {}
+    for step in range(4):
+        for name in ("a.csv", "b.jsonl", "k=1/c.parquet", "k=2/c.parquet", "d.csv"):
+            if step == 0 or rng.random() < 0.3:
+                write_rows(
+                    corpus / name, [f"{name}-{step}-{n}" for n in range(rng.randrange(2, 6))]
+                )
+        if step == 2:
+            (corpus / "d.csv").unlink()
+        vectors = vectors_by_hand(corpus, tmp_path / f"v{step}", id_column)
+        rows = [
+            row
+            for batch in Artifact.open(vectors).read(["id", "file", "row"])
+            for row in batch.to_pylist()
+        ]
+        removed = {row["id"] for row in rows if zlib.crc32(row["id"].encode()) % 3 == step % 2}
+        clusters = clusters_by_hand(vectors, tmp_path / f"c{step}", removed)
+        spec = ApplySpec(
+            clusters=str(clusters), corpus=str(corpus), out=str(out), address=ray_address
+        )
+        report = apply_job.run(spec)
+        apply_job.run(replace(spec, out=str(tmp_path / f"scratch{step}")))
+        assert published_bytes(out) == published_bytes(tmp_path / f"scratch{step}")
+        made = Path(report.folder)
+        now = {}
+        for name in {row["file"] for row in rows}:
+            own = [row for row in rows if row["file"] == name]
+            ids = read_ids(corpus / name)
+            kept = [ids[row["row"]] for row in own if row["id"] not in removed]
+            assert read_ids(made / name) == kept
+            gone = [row["row"] for row in own if row["id"] in removed]
+            now[name] = ((corpus / name).stat().st_mtime_ns, gone), (made / name).stat().st_ino
+        linked = {n for n in now if n in before and now[n][1] == before[n][1]}
+        assert linked == {n for n in now if n in before and now[n][0] == before[n][0]}
+        assert report.rows_in - report.rows == len(removed)
+        before = now
+
+
+def write_rows(path, ids):
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"id": ids, "text": ids}), path, row_group_size=2)
+    elif path.suffix == ".csv":
+        path.write_text("id,text\n" + "".join(f"{name},x\n" for name in ids))
+    else:
+        path.write_text("".join(json.dumps({"id": name, "text": "x"}) + "\n" for name in ids))
+
+
+def read_ids(path):
+    if path.suffix == ".parquet":
+        return pq.read_table(path, partitioning=None)["id"].to_pylist()
+    if path.suffix == ".csv":
+        return [line.split(",")[0] for line in path.read_text().splitlines()[1:]]
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
 def parts_by_file(vectors):
@@ -244,7 +304,7 @@ def test_apply_to_a_damaged_generation_writes_from_the_corpus(folder, tmp_path):
     )
     removed = Removed(pa.array([], pa.string()), {"b.csv": np.array([4, 1])})
     first = apply_to_file(job, file, removed, None)
-    assert (first["rows"], first["source"]["rows"], first["source"]["removed"]) == (4, 6, 2)
+    assert (first["rows"], first["source"]["rows"], first["source"]["removed"]) == (5, 7, 2)
     again = replace(job, data="data/2")
     linked = apply_to_file(again, file, removed, first)
     assert linked == {**first, "path": "data/2/b.csv"}
