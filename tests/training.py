@@ -21,6 +21,8 @@ def rows_for(objective: str, number: int, seed: int = 0):
     kind = ExampleFormat(OBJECTIVES[objective])
     roles = 3 if kind in (ExampleFormat.TRIPLETS, ExampleFormat.RANKING) else 2
     texts = sentences(number * roles, seed=seed, longest=12)
+    if kind is ExampleFormat.RANKING:  # an answer and a query again, in another rank's shard
+        texts[-roles + 1], texts[-2 * roles] = texts[1], texts[roles]
     rng = np.random.default_rng(seed)
     labels = {
         ExampleFormat.PAIRS: rng.integers(0, NUM_CLASSES, number),

@@ -4,6 +4,7 @@ In:  texts of each role, labels, and a tokenizer.
 Out: all texts of all roles in one flat batch: one pass through the model per step.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from sbert_core.encoder.batching import Batch, longest_first
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Some rows: token ids of each role's texts, and labels if the format has them."""
+    """Some rows: token ids of each role's texts, and labels if the objective has them."""
 
     ids: list[list[np.ndarray]]
     labels: np.ndarray | None
@@ -30,6 +31,16 @@ class Examples:
         if self.labels is not None and other.labels is not None:
             labels = np.concatenate([self.labels, other.labels])
         return Examples([a + b for a, b in zip(self.ids, other.ids, strict=True)], labels)
+
+
+def token_keys(ids: list[list[np.ndarray]]) -> np.ndarray:
+    """64 bits for each text, rows x roles: equal for those that the model cannot tell apart."""
+    digests = [
+        hashlib.blake2b(text.astype("<i8").tobytes(), digest_size=8).digest()
+        for row in zip(*ids, strict=True)
+        for text in row
+    ]
+    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64).reshape(-1, len(ids))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,11 @@
 """Sentence vectors of a batch -> loss.
 
 In:  vectors as the encoder gives them, not forced to unit length, one matrix per role (anchor and
-     positive, say), and labels where the objective has them.
+     positive, say), and labels where the objective has them; those of ranking name the texts.
 Out: one loss per row where rows are judged alone; one number where they are judged together, which
      then must see the rows of all ranks.
 
-Shapes: B rows, D dimensions, K candidates, C classes.
+Shapes: B rows, R roles, D dimensions, K candidates, C classes.
 """
 
 import json
@@ -76,10 +76,29 @@ def distances(a_BD: Tensor, b_BD: Tensor, kind: Distance) -> Tensor:
             return (a_BD - b_BD).abs().sum(1)
 
 
-def ranking_loss(query_BD: Tensor, candidate_KD: Tensor) -> Tensor:
-    """Cross-entropy of finding candidate i for query i among all candidates of the batch."""
+def ranking_loss(query_BD: Tensor, candidate_KD: Tensor, key_BR: Tensor) -> Tensor:
+    """Cross-entropy of finding candidate i for query i among all candidates of the batch.
+
+    key_BR: names of each row's texts, query first; equal texts have equal ones. A candidate that
+    is another right answer to the query does not compete.
+    """
     scores_BK = F.normalize(query_BD, dim=1) @ F.normalize(candidate_KD, dim=1).T * SCALE
+    scores_BK = scores_BK.masked_fill(other_answers(key_BR), -torch.inf)
     return F.cross_entropy(scores_BK, torch.arange(len(query_BD), device=scores_BK.device))
+
+
+def other_answers(key_BR: Tensor) -> Tensor:
+    """Which candidates (B x K) are right for a query beside its row's own answer.
+
+    Right is every answer that some row of the batch gives to the same query, wherever its text
+    stands: as the answer of another row, or as a negative.
+    """
+    query_B, answer_B, candidate_K = key_BR[:, 0], key_BR[:, 1], key_BR[:, 1:].T.flatten()
+    same_query_BB = query_B[:, None] == query_B[None, :]
+    same_answer_BK = answer_B[:, None] == candidate_K[None, :]
+    # How many rows say so; as floats, since GPUs have no product of integers.
+    right_BK = (same_query_BB.float() @ same_answer_BK.float()) > 0
+    return right_BK & ~torch.eye(*right_BK.shape, dtype=torch.bool, device=right_BK.device)
 
 
 def cosent_loss(u_BD: Tensor, v_BD: Tensor, score_B: Tensor) -> Tensor:
@@ -176,7 +195,8 @@ class Objective:
                 near, far = (distances(vectors[0], x, self.distance) for x in vectors[1:3])
                 return triplet_losses(near, far, self.margin)
             case "ranking":
-                return ranking_loss(vectors[0], torch.cat(list(vectors[1:])))
+                assert labels is not None
+                return ranking_loss(vectors[0], torch.cat(list(vectors[1:])), labels)
             case "cosent":
                 assert labels is not None
                 return cosent_loss(vectors[0], vectors[1], labels)

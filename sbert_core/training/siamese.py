@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert_core.encoder import Encoder
-from sbert_core.training.batch import Examples, TextBatch
+from sbert_core.training.batch import Examples, TextBatch, token_keys
 from sbert_core.training.learner import Learner
 from sbert_core.training.objectives import Objective
 from sbert_core.training.world import World
@@ -58,5 +58,6 @@ class Siamese(Learner):
         return TextBatch.of(examples, rank, num_rows)
 
     def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
-        """Token ids of rows, given role by role."""
-        return Examples([[t.ids for t in self.encoder.tokens_of(role)] for role in texts], labels)
+        """Token ids of rows, given role by role; for ranking, what tells equal texts too."""
+        ids = [[t.ids for t in self.encoder.tokens_of(role)] for role in texts]
+        return Examples(ids, token_keys(ids) if self.objective.name == "ranking" else labels)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from sbert_core.training.batch import token_keys
 from sbert_core.training.objectives import (
     CONCATENATIONS,
     SCALE,
@@ -12,6 +14,7 @@ from sbert_core.training.objectives import (
     distances,
     features_of,
     objective_of,
+    ranking_loss,
     triplet_losses,
 )
 
@@ -54,14 +57,21 @@ def numpy_loss(name, vectors, labels=None, head=None, dims=(), distance="euclide
             total += np.mean([max(0.0, far(a, p) - far(a, n) + margin)
                               for a, p, n in zip(*cut, strict=True)])  # fmt: skip
         elif name == "ranking":
-            candidates = np.concatenate(cut[1:])
-            rows = log_softmax(SCALE * unit(cut[0]) @ unit(candidates).T)
-            total += -np.mean([rows[i, i] for i in range(len(rows))])
+            scores = SCALE * unit(cut[0]) @ unit(np.concatenate(cut[1:])).T
+            total += np.mean([ranked(scores[i], i, labels) for i in range(len(scores))])
         elif name == "cosent":
             c = SCALE * cos(cut[0], cut[1])
             total += np.log(1 + sum(np.exp(c[i] - c[j]) for i in range(len(c))
                                     for j in range(len(c)) if labels[i] < labels[j]))  # fmt: skip
     return total
+
+
+def ranked(scores, i, names):
+    """-log of the share of answer i among what competes: no other right answer to the query."""
+    answers = {row[1] for row in names if row[0] == names[i][0]}
+    texts = [row[role] for role in range(1, names.shape[1]) for row in names]
+    competing = [k for k, text in enumerate(texts) if k == i or text not in answers]
+    return -log_softmax(scores[None, competing])[0, competing.index(i)]
 
 
 def torch_loss(objective, vectors, labels=None, head=None):
@@ -134,12 +144,53 @@ def test_triplets_under_every_distance(distance, dims):
     )
 
 
+DISTINCT = np.arange(B * 3).reshape(B, 3)
+# Queries, answers, negatives. 10 answers two queries; 1 has two answers, of which one is a negative
+# of another row and one of its own; 22 is a negative twice, and stays one.
+REPEATS = np.array([[1, 10, 22], [2, 10, 11], [1, 11, 10], [3, 12, 22], [1, 10, 23]])
+
+
+@pytest.mark.parametrize("names", [DISTINCT, REPEATS], ids=["distinct", "repeats"])
 @pytest.mark.parametrize("dims", [(), (3,)])
 @pytest.mark.parametrize("num_negatives", [0, 1])
-def test_ranking_with_and_without_hard_negatives(num_negatives, dims):
+def test_ranking_with_and_without_hard_negatives_and_repeats(num_negatives, dims, names):
     arrays = [U, V, W][: 2 + num_negatives]
-    objective = objective_of("ranking", dims=dims)
-    assert_equal_with_gradient(objective, arrays, lambda x: numpy_loss("ranking", x, dims=dims))
+    names = np.ascontiguousarray(names[:, : len(arrays)])
+    assert_equal_with_gradient(
+        objective_of("ranking", dims=dims),
+        arrays,
+        lambda x: numpy_loss("ranking", x, names, dims=dims),
+        names,
+    )
+
+
+def test_ranking_without_repeats_has_the_bits_it_had_without_looking_for_them():
+    def gradients(masked):
+        u, v = (torch.from_numpy(x).float().requires_grad_() for x in (U, V))
+        if masked:
+            loss = ranking_loss(u, v, torch.from_numpy(DISTINCT[:, :2]))
+        else:
+            scores = F.normalize(u, dim=1) @ F.normalize(v, dim=1).T * SCALE
+            loss = F.cross_entropy(scores, torch.arange(B))
+        loss.backward()
+        return loss, u.grad, v.grad
+
+    for ours, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(ours, plain)
+
+
+def test_ranking_of_one_answer_repeated_costs_nothing():
+    """Every candidate is right: there is nothing to be found wrong."""
+    names = torch.tensor([[number, 7] for number in range(B)])
+    assert ranking_loss(torch.from_numpy(U), torch.from_numpy(V), names) == 0
+
+
+def test_token_keys_are_equal_for_equal_texts_alone():
+    ids = [np.array(x) for x in ([1, 2], [1, 2, 3], [1], [1, 2], [12], [2, 1])]
+    keys = token_keys([ids[:3], ids[3:]])
+    assert keys.shape == (3, 2)
+    assert keys[0, 0] == keys[0, 1]
+    assert len(np.unique(keys)) == 5
 
 
 def test_worked_triplets():
