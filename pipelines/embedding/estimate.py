@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.embedding.sampling import sampled_texts
 from pipelines.embedding.survey import Survey
 from pipelines.session import num_cores
 
@@ -33,7 +34,7 @@ class EmbedEstimate:
 def estimated(survey: Survey) -> EmbedEstimate:
     """Measure the model on a few texts and multiply."""
     model, spec, counts = survey.goal.model, survey.goal.spec, survey.counts
-    texts = survey.sample(SAMPLE_TEXTS, survey.plan.new_units)
+    texts = sampled_texts(survey.goal, survey.plan, survey.plan.new_units, SAMPLE_TEXTS)
     num_chars = sum(len(text) for text in texts if isinstance(text, str))
     start = time.perf_counter()
     tokens = int(model.documents(texts).num_tokens.sum())

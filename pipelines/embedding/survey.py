@@ -6,30 +6,24 @@ Out: Survey: the plan, who encodes what, the scale of int8. Saved, so that a rer
 
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from pipelines.embedding.fleet import Fleet
 from pipelines.embedding.goal import Goal
 from pipelines.embedding.planning import Plan, make_plan
+from pipelines.embedding.sampling import sampled_texts
 from pipelines.embedding.staging import Staging
-from sbert_core.corpus.fetching import texts_at
 from sbert_core.corpus.reading import Reading
-from sbert_core.corpus.rows import CorruptFile, Text
-from sbert_core.corpus.units import Unit
+from sbert_core.corpus.rows import CorruptFile
 from sbert_core.text import invalid_reason
 from sbert_core.vectors.dtypes import VectorType, calibrated_scale, cosine_errors, num_clipped
-from sbert_core.vectors.reading import part_table
 from workers.scan import Shuffle
 from workers.units import UnitJob
 
 log = logging.getLogger(__name__)
 
 PARTITION_ROWS = 1_000_000
-SAMPLE_UNITS = 16
 SAMPLE_TEXTS = 2048
 
 
@@ -94,33 +88,9 @@ class Survey:
             metadata=metadata,
         )
 
-    def sample(self, num_texts: int, units: Sequence[Unit]) -> list[Text]:
-        """Some texts from units all over the corpus; the same for the same units."""
-        chosen = units[:: max(1, len(units) // SAMPLE_UNITS)]
-        texts: list[Text] = []
-        for unit in chosen:
-            num_rows = min(unit.num_rows, -(-num_texts // len(chosen)))
-            if unit.number in self.plan.links:
-                texts += self._linked_texts(unit, num_rows)
-            else:
-                texts += self.reading.read(unit.path, unit.first_row, num_rows).texts
-        return texts[:num_texts]
-
-    def _linked_texts(self, unit: Unit, num_rows: int) -> list[Text]:
-        """First texts of a unit that is taken over: its file was not opened, let alone staged."""
-        link, corpus = self.plan.links[unit.number], self.goal.corpus
-        parts = [part for part in (link.data, link.quarantine) if part is not None]
-        tables = [part_table(self.goal.out.storage, part.path, ["row"]) for part in parts]
-        rows = np.unique(np.concatenate([table["row"].to_numpy() for table in tables]))
-        rows = rows[rows < unit.first_row + num_rows]
-        if not len(rows):
-            return []
-        file = next(file for file in corpus.files if file.path == unit.path)
-        return texts_at(corpus.storage, file, rows.tolist(), self.goal.spec.template)
-
     def tokens_per_char(self) -> float:
         """From a few texts, cut as the model cuts them."""
-        sample = self.sample(SAMPLE_TEXTS, self.plan.new_units)
+        sample = sampled_texts(self.goal, self.plan, self.plan.new_units, SAMPLE_TEXTS)
         texts = [str(t) for t in sample if not invalid_reason(t)]
         num_tokens = sum(len(t.ids) for t in self.goal.model.encoder.tokens_of(texts))
         return num_tokens / max(1, sum(map(len, texts)))
@@ -200,7 +170,7 @@ def _calibrated(survey: Survey) -> tuple[float | None, dict]:
     kind = VectorType(survey.goal.spec.dtype)
     if kind is VectorType.FLOAT32:
         return None, {}
-    texts = survey.sample(SAMPLE_TEXTS, survey.plan.units)
+    texts = sampled_texts(survey.goal, survey.plan, survey.plan.units, SAMPLE_TEXTS)
     sample = survey.goal.model.documents(texts).vectors
     scale = _kept_scale(survey.goal)
     if scale is None and kind is VectorType.INT8:
