@@ -148,7 +148,7 @@ class HnswIndex:
 
     def __init__(self, graph: hnswlib.Index) -> None:
         self.graph = graph
-        self._num_hidden = 0
+        self._hidden = np.empty(0, np.int64)
 
     @classmethod
     def empty(cls, dim: int, max_nodes: int, m: int, ef: int, seed: int) -> "HnswIndex":
@@ -175,18 +175,18 @@ class HnswIndex:
         self.graph.add_items(vectors, np.arange(first, first + len(vectors)), num_threads=1)
 
     def search(self, queries: np.ndarray, k: int, effort: int, threads: int) -> Hits:
-        k = min(k, self.num_nodes - self._num_hidden)
+        k = min(k, self.num_nodes - len(self._hidden))
         if k < 1 or not len(queries):
             return nothing(len(queries), max(0, k))
         self.graph.set_ef(max(effort, k))
         try:
             nodes, distance = self.graph.knn_query(queries, k, num_threads=threads)
         except RuntimeError:  # some query reaches fewer than k nodes of the graph
-            everyone = np.ones(self.num_nodes, bool)
-            return self._exact(queries, k, everyone)
+            return self._exact(queries, k, _without(np.ones(self.num_nodes, bool), self._hidden))
         return Hits(1.0 - distance, nodes.astype(np.int64))
 
     def search_among(self, queries: np.ndarray, k: int, effort: int, allowed: np.ndarray) -> Hits:
+        allowed = _without(allowed, self._hidden)
         num_allowed = int(allowed.sum())
         k = min(k, num_allowed)
         if k < 1:
@@ -211,7 +211,7 @@ class HnswIndex:
     def hide(self, nodes: np.ndarray) -> None:
         for node in nodes.tolist():
             self.graph.mark_deleted(node)
-        self._num_hidden += len(nodes)
+        self._hidden = np.union1d(self._hidden, nodes)
 
     def write(self, path: Path) -> None:
         self.graph.save_index(str(path))
@@ -248,8 +248,7 @@ class FaissIndex:
         return _hits(cos, nodes)
 
     def search_among(self, queries: np.ndarray, k: int, effort: int, allowed: np.ndarray) -> Hits:
-        allowed = allowed.copy()
-        allowed[self._hidden] = False
+        allowed = _without(allowed, self._hidden)
         num_allowed = int(allowed.sum())
         k = min(k, num_allowed)
         if k < 1 or not len(queries):
@@ -289,6 +288,12 @@ class faiss_threads:  # noqa: N801 - used like a function
 
     def __exit__(self, *error: object) -> None:
         faiss.omp_set_num_threads(self.before)
+
+
+def _without(allowed: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    allowed = allowed.copy()
+    allowed[hidden] = False
+    return allowed
 
 
 def _hits(cos: np.ndarray, nodes: np.ndarray) -> Hits:

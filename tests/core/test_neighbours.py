@@ -95,6 +95,24 @@ def test_filters_leave_the_best_of_what_is_wanted(word, share, tmp_path):
     assert query_recalls(hits, exact, 8).mean() > 0.97
 
 
+def test_search_thin_graph_with_hidden_nodes_finds_every_other_node():
+    """Some queries reach fewer nodes than they ask for, and then all but hidden ones count."""
+    vectors, queries = units(400), units(20, seed=1)
+    index = IndexKind.named("hnsw", 2, 10).empty(DIM, len(vectors), 7, None)
+    index.add(vectors)
+    hidden = np.arange(0, 400, 3)
+    index.hide(hidden)
+    live = np.setdiff1d(np.arange(400), hidden)
+    some = np.arange(400) % 2 == 0
+    for allowed, hits in (
+        (live, index.search(queries, 400, 10, 1)),
+        (live[some[live]], index.search_among(queries, 400, 10, some)),
+    ):
+        exact = exact_hits(queries, vectors[allowed], len(allowed))
+        np.testing.assert_array_equal(np.sort(hits.rows), np.tile(allowed, (20, 1)))
+        np.testing.assert_allclose(hits.cos, exact.cos, atol=1e-5)
+
+
 @pytest.mark.parametrize("word", KINDS)
 def test_dead_rows_are_not_found_and_k_may_exceed_the_rows(word, tmp_path):
     vectors = units(400)
