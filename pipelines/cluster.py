@@ -23,6 +23,7 @@ from pipelines.clustering.rows import Rows
 from pipelines.clustering.summary import Samples, summary_of
 from pipelines.clustering.topics import Topical, topics_of
 from pipelines.clustering.writing import change_files, cluster_files, keep_files
+from pipelines.outcome import remembered
 from pipelines.phases import Phases
 from pipelines.specs import ClusterSpec
 from sbert_core.digest import digest
@@ -58,7 +59,8 @@ def run(spec: ClusterSpec) -> ClusterReport:
         if current is not None and _is_done(goal, current):
             out.storage.delete([WORK])
             return _report(spec, out.storage, current, 0.0, is_new=False)
-        manifest = _decided(goal, out, phases)
+        with remembered(out, spec, goal.digest):
+            manifest = _decided(goal, out, phases)
         run_facts = {
             "phases": phases.seconds,
             "seconds": phases.total,

@@ -20,6 +20,7 @@ from pipelines.embedding.pinned import pinned_model
 from pipelines.embedding.publishing import committed_units, manifest_of, unit_accounts
 from pipelines.embedding.summary import EmbedReport
 from pipelines.embedding.survey import Survey, scanned, surveyed
+from pipelines.outcome import remembered
 from pipelines.phases import Phases
 from pipelines.specs import EmbedSpec
 from sbert_core.corpus.files import find_corpus
@@ -46,7 +47,7 @@ def run(spec: EmbedSpec) -> EmbedReport | EmbedEstimate:
             assert out.current is not None
             return EmbedReport.nothing_to_do(spec.out, out.current)
         goal.refuse_other_recipes()
-        with Fleet(spec) as fleet:
+        with remembered(out, spec, goal.generation), Fleet(spec) as fleet:
             return reached(goal, fleet, phases)
 
 

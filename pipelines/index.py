@@ -20,6 +20,7 @@ from pipelines.indexing.card import card_of
 from pipelines.indexing.goal import Goal
 from pipelines.indexing.publishing import card_facts, manifest_of
 from pipelines.indexing.update import MORE_SHARDS, STALE_LIMIT, Update, updated
+from pipelines.outcome import remembered
 from pipelines.session import job_session
 from pipelines.specs import IndexSpec
 from sbert_core.neighbours.index import IndexKind
@@ -58,7 +59,10 @@ def run(spec: IndexSpec) -> IndexReport:
             out.storage.delete([WORK])
             card = json.loads(out.storage.read(CARD))
             return _report(spec, out.current, card, 0, 0, 0, is_new=False)
-        with job_session(spec.out, spec.address):
+        with (
+            remembered(out, spec, goal.target),
+            job_session(spec.out, spec.address),
+        ):
             return _reached(goal, out)
 
 

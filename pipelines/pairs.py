@@ -31,6 +31,7 @@ from pipelines.joining.growth import (
 from pipelines.joining.nearest import nearest_files
 from pipelines.joining.publishing import manifest_of
 from pipelines.joining.writing import group_files, no_pairs, pair_files
+from pipelines.outcome import remembered
 from pipelines.phases import Phases
 from pipelines.session import job_session
 from pipelines.specs import PairsSpec
@@ -73,9 +74,10 @@ def run(spec: PairsSpec) -> PairsReport:
         if out.current is not None and out.current.generation == goal.generation:
             out.storage.delete([WORK])
             return _report(spec, out.current, 0.0, is_new=False)
-        with job_session(spec.out, spec.address):
-            manifest = Join(goal, out, phases).manifest()
-        _refuse_more(goal, manifest, out)
+        with remembered(out, spec, goal.generation):
+            with job_session(spec.out, spec.address):
+                manifest = Join(goal, out, phases).manifest()
+            _refuse_more(goal, manifest, out)
         certificate = manifest.facts["certificate"]
         if certificate is not None:
             out.storage.put(CERTIFICATE, certificate_json(certificate))

@@ -261,7 +261,7 @@ def _fit(spec: TrainSpec, job: TrainJob, work: Path) -> tuple[int, Path]:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, handler)
     assert result.checkpoint is not None
-    if failure := result.metrics.get("failure"):
+    if failure := (result.metrics or {}).get("failure"):
         raise ValueError(failure)
     return num_workers, Path(result.checkpoint.path)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import characters_of, content_hash, hashes_of
 from sbert_core.corpus.units import Unit
+from sbert_core.errors import InputRefused
 from sbert_core.storage import storage_at
 from sbert_core.vectors.owners import (
     CLAIM,
@@ -93,7 +94,7 @@ def scan_units(reading: Reading, units: list[Unit], shuffle: Shuffle) -> list[Sc
 def _id_hashes(ids: pa.Array, path: str, row: np.ndarray) -> np.ndarray:
     if ids.null_count:
         place = int(row[ids.is_null().to_numpy(zero_copy_only=False)][0])
-        raise ValueError(f"row {place} of {path} has no id; fill it in, or use --id content")
+        raise InputRefused(f"row {place} of {path} has no id; fill it in, or use --id content")
     digests = b"".join(content_hash(str(value)) for value in ids.to_pylist())
     return np.frombuffer(digests, ">u8").reshape(-1, 2).astype(np.uint64)
 

@@ -26,12 +26,14 @@ from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
 from pipelines.stillness import ended_if_still
 from pipelines.stopping import stop_if_told
+from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import Corpus, CorpusFile
 from sbert_core.corpus.formats import TextFile, write_parquet_copy
 from sbert_core.corpus.reading import Reading
-from sbert_core.corpus.rows import FIELD, CorruptFile
+from sbert_core.corpus.rows import CorruptFile
 from sbert_core.corpus.units import Unit
 from sbert_core.corpus.where import Where
+from sbert_core.errors import InputRefused
 from sbert_core.storage import Storage, storage_at
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
@@ -280,7 +282,7 @@ def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCo
             )
         )
     name = next((value for value, _ in places if value is not None), "?")
-    raise ValueError(
+    raise InputRefused(
         f"id {name!r} occurs twice: {' and '.join(where for _, where in places)}; make ids unique, "
         "name another --id-column, or use --id content"
     )

@@ -13,6 +13,7 @@ import ray
 
 from pipelines.joining import plan
 from pipelines.ray_tasks import in_order
+from sbert_core.errors import InputRefused
 from sbert_core.neighbours.alike import Alike, vector_digests
 from sbert_core.neighbours.join import Block, Turn
 from sbert_core.neighbours.nearest import likely_cosine
@@ -34,7 +35,7 @@ SAMPLED_ROWS = 4096
 COUNTED_ROWS = 512
 
 
-class TooManyEdges(ValueError):
+class TooManyEdges(InputRefused):
     """More pairs than allowed."""
 
 
