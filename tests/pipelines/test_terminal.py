@@ -7,9 +7,13 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from decisions import clusters_by_hand, vectors_by_hand
 
+from pipelines.artifacts import Artifact
 from pipelines.checking.judging import Check, Verdict
 from pipelines.checking.table import doctor_json, doctor_text
 from pipelines.cli import main
@@ -149,3 +153,52 @@ def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
         "pipelines/running.py: sys.stderr.write(f'{line}{hint}\\n')",
         "pipelines/submit.py: sys.stdout.write(printable(chunk[-num_new:]))",
     }
+
+
+HIDDEN = HOSTILE.removesuffix("\udce9")  # as files and columns can have it
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    """A corpus with hostile names, ids and texts, its vectors, and clusters that remove a row."""
+    home = tmp_path_factory.mktemp("stranger")
+    (home / "in").mkdir()
+    table = pa.table({"id": [f"{HIDDEN}{n}" for n in range(4)], "text": [HIDDEN] * 4})
+    pq.write_table(table, home / "in" / f"{HIDDEN}.parquet")
+    named = vectors_by_hand(home / "in", home / "named")
+    placed = vectors_by_hand(home / "in", home / "placed", id_column=None)
+    clusters_by_hand(placed, home / "clusters", {f"{HIDDEN}.parquet#1"})
+    assert Artifact.open(named).rows == 4
+    sts = {"sentence1": ["a", "b", "c"], "sentence2": ["b", "c", "d"], "score": [1.0, 2.0, 3.0]}
+    pq.write_table(pa.table(sts), home / f"{HIDDEN}.parquet")
+    pq.write_table(pa.table({HIDDEN: ["a"]}), home / "no_columns.parquet")
+    (home / "elsewhere").mkdir()
+    pq.write_table(table, home / "elsewhere" / "other.parquet")
+    (home / "broken").mkdir()
+    (home / "broken" / f"{HIDDEN}.parquet").write_bytes(b"PAR1")
+    return home
+
+
+COMMANDS = [
+    (["threshold", "{named}"], 0),
+    (["threshold", "{named}", "--json"], 0),
+    (["threshold", "{placed}", "--json-log"], 0),
+    (["threshold", "{named}", "--labelled", "{no_columns}.parquet"], 2),
+    (["report", "{placed}", "--out", "{page}.html", "--title", HIDDEN], 0),
+    (["path", "{named}"], 0),
+    (["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2),
+    (["export", "{named}", "--to", "pgvector", "--out", f"{{new}}{HIDDEN}"], 0),
+    (["evaluate", "{model}", "--sts", f"{{home}}/{HIDDEN}.parquet"], 0),
+    (["evaluate", "{model}", "--sts", "{no_columns}.parquet"], 2),
+    (["evaluate", "{model}", "--sts", "{broken}"], 2),
+    (["search", "{named}", HIDDEN], 2),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), COMMANDS, ids=lambda own: str(own)[:40])
+def test_commands_over_a_hostile_corpus_show_nothing_raw(words, code, stranger, bert_folder):
+    places = "named placed clusters elsewhere broken no_columns page new".split()
+    known = {name: stranger / name for name in places} | {"home": stranger, "model": bert_folder}
+    done = CliRunner().invoke(main, [word.format(**known) for word in words])
+    assert done.exit_code == code, done.output
+    assert not acted_on(done.stdout + done.stderr)
