@@ -36,11 +36,10 @@ class Published:
 
 def published_at(root: str) -> Published | None:
     """The artifact at a place; None where there is none, or a manifest of some other tool."""
-    storage = storage_at(root)
-    if storage.stat(MANIFEST) is None:
+    if not _has_manifest(root):
         return None
     try:
-        fields = checked(json.loads(storage.read(MANIFEST)), SHAPE, MANIFEST)
+        fields = checked(json.loads(storage_at(root).read(MANIFEST)), SHAPE, MANIFEST)
     except (ValueError, RecursionError):
         return None
     if GENERATION.fullmatch(fields["generation"]) is None:
@@ -50,6 +49,13 @@ def published_at(root: str) -> Published | None:
     return Published(
         fields["kind"], fields["generation"], frozenset(path.removeprefix(folder) for path in paths)
     )
+
+
+def _has_manifest(root: str) -> bool:
+    try:
+        return storage_at(root).stat(MANIFEST) is not None
+    except PermissionError:  # so does S3 answer for a missing object to who may not list the bucket
+        return False
 
 
 def published_corpus(root: str, place: str) -> Published | None:
@@ -101,7 +107,7 @@ def refuse_generations(place: str, root: str, names: Iterable[str]) -> None:
             if match.end() > len(base) + 1
         }
     for home in sorted(homes):
-        if storage_at(home).stat(MANIFEST) is not None:
+        if _has_manifest(home):
             raise ValueError(
                 f"corpus {place} holds the artifact {home}, and with it rows of two generations; "
                 "give a folder or a glob without it, or the artifact alone"
