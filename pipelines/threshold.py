@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.artifacts import Artifact
-from pipelines.clustering.rows import Rows, read_columns
+from pipelines.clustering.rows import Rows, read_wide_columns
 from pipelines.clustering.summary import Samples
 from pipelines.joining.plan import side_of
 from pipelines.labelled import column, table_of
@@ -134,7 +134,7 @@ class Shown:
 
 
 def _known(pairs: Artifact, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    table = read_columns(pairs, ["id_a", "id_b", "cos"])
+    table = read_wide_columns(pairs, ["id_a", "id_b", "cos"])
     return rows.numbers(table["id_a"]), rows.numbers(table["id_b"]), table["cos"].to_numpy()
 
 

@@ -16,6 +16,7 @@ from sbert_core.neighbours.alike import LARGEST, equal_places
 from sbert_core.neighbours.edges import EdgeWriter
 from sbert_core.neighbours.join import Block, Edges, Turn, joined
 from sbert_core.vectors.pieces import Piece
+from sbert_core.wide_texts import wide_array
 from workers.board import Board
 from workers.join_blocks import BlockOf, JoinJob, opened
 
@@ -48,7 +49,10 @@ class OldPart:
 
 @dataclass(frozen=True, slots=True)
 class LargeGroups:
-    """Rows of groups too large for pairs, by id: those that stand for them, and all others."""
+    """Rows of groups too large for pairs, by id: those that stand for them, and all others.
+
+    Ids are of a wide type.
+    """
 
     standing: pa.Array
     others: pa.Array
@@ -112,4 +116,4 @@ def join_part(
 
 
 def _is_in(ids: pa.ChunkedArray, some: pa.Array) -> np.ndarray:
-    return pc.is_in(ids, some).to_numpy(zero_copy_only=False)
+    return pc.is_in(wide_array(ids), some).to_numpy(zero_copy_only=False)

@@ -16,6 +16,7 @@ from sbert_core.neighbours.alike import Alike, expanded, inner_pairs
 from sbert_core.neighbours.edges import part_edges
 from sbert_core.vectors.parts import put_table
 from sbert_core.vectors.reading import hash_in, part_file
+from sbert_core.wide_texts import wide_array
 from workers.files import kept_file
 from workers.join_blocks import JoinJob, Side
 
@@ -80,15 +81,15 @@ def write_groups(job: JoinJob, side: Side, alike: Alike) -> dict[str, Any]:
 def filter_pairs(job: JoinJob, kept: Side, path: str, number: int) -> dict[str, Any] | None:
     """A file of pairs without those of rows that are gone; None if nothing is left."""
     storage = job.storage
-    ids = pa.chunked_array(
-        [kept.table(piece, ["id"])["id"].combine_chunks() for piece in kept.pieces]
-    ).combine_chunks()
+    columns = [kept.table(piece, ["id"])["id"].combine_chunks() for piece in kept.pieces]
+    ids = wide_array(pa.chunked_array(columns))
 
     def tables() -> Iterator[pa.Table]:
         with part_file(storage, path, hash_in(path)) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
-                is_kept = pc.and_(pc.is_in(table["id_a"], ids), pc.is_in(table["id_b"], ids))
+                both = (pc.is_in(wide_array(table[name]), ids) for name in ("id_a", "id_b"))
+                is_kept = pc.and_(*both)
                 if (left := table.filter(is_kept)).num_rows:
                     yield left.combine_chunks()
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.artifacts import Artifact
-from pipelines.clustering.rows import Rows, check_parts
+from pipelines.clustering.rows import Rows, check_parts, read_wide_columns
 from sbert_core.clusters.leaders import Decision
+from sbert_core.wide_texts import take_narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,7 @@ class Before:
     @classmethod
     def read(cls, clusters: Artifact, threshold: float) -> "Before":
         check_parts(clusters, clusters.manifest.files)
-        columns = ["id", "threshold", "keep", "canonical"]
-        table = pa.Table.from_batches(clusters.read(columns))
+        table = read_wide_columns(clusters, ["id", "threshold", "keep", "canonical"])
         own = table.filter(pc.equal(table["threshold"], pa.scalar(threshold, pa.float32())))
         keep = own["keep"].combine_chunks().to_numpy(zero_copy_only=False)
         return cls(own["id"].combine_chunks(), keep, own["canonical"].combine_chunks())
@@ -53,16 +53,18 @@ class Before:
         word[~is_kept & self.keep] = "now removed"
         word[is_gone] = "gone"
         chosen = pa.array(np.flatnonzero(is_gone | ~same))
-        table = pa.table(
+        after = pc.if_else(pa.array(is_gone), pa.scalar(None, after.type), after)
+        names = {"id": self.ids, "before": self.canonical, "after": after}
+        named = {name: take_narrow(ids, chosen, rows.id_type) for name, ids in names.items()}
+        return pa.table(
             {
-                "id": self.ids,
-                "threshold": pa.repeat(pa.scalar(threshold, pa.float32()), len(number)),
-                "change": pa.array(word, pa.string()),
-                "before": self.canonical,
-                "after": pc.if_else(pa.array(is_gone), pa.scalar(None, after.type), after),
+                "id": named["id"],
+                "threshold": pa.repeat(pa.scalar(threshold, pa.float32()), len(chosen)),
+                "change": pa.array(word, pa.string()).take(chosen),
+                "before": named["before"],
+                "after": named["after"],
             }
         )
-        return table.take(chosen)
 
 
 def difference(decision: Decision, fresh: Decision) -> dict[str, int]:

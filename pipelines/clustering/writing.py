@@ -43,7 +43,7 @@ def keep_files(
     files: list[DataFile] = []
     for own in decided:
         kept = by_place[own.decision.is_kept[by_place]]
-        table = pa.table({"id": rows.ids.take(pa.array(kept))})
+        table = pa.table({"id": rows.published_ids(kept)})
         made = put_table(storage, f"{KEEP}/{generation}/{own.threshold:g}", table)
         files.append(DataFile(**made, source={"threshold": own.threshold}))
     return files
@@ -64,12 +64,12 @@ def _table(own: Decided, rows: Rows, number: np.ndarray, topic: np.ndarray | Non
     cos = pa.array(decision.cos[number].astype(np.float32), mask=is_kept)
     reason = pa.DictionaryArray.from_arrays(pa.array(clusters.reason[number]), pa.array(REASONS))
     columns = {
-        "id": rows.ids.take(pa.array(number)),
+        "id": rows.published_ids(number),
         "threshold": pa.repeat(pa.scalar(own.threshold, pa.float32()), len(number)),
-        "cluster": rows.ids.take(pa.array(clusters.name[number])),
-        "canonical": rows.ids.take(pa.array(decision.canonical[number])),
+        "cluster": rows.published_ids(clusters.name[number]),
+        "canonical": rows.published_ids(decision.canonical[number]),
         "keep": pa.array(is_kept),
-        "witness": rows.ids.take(witness),
+        "witness": rows.published_ids(witness),
         "cos_to_witness": cos,
         "reason": reason.cast(pa.string()),
     }

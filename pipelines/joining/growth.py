@@ -27,6 +27,7 @@ from sbert_core.neighbours.alike import LARGEST
 from sbert_core.neighbours.edges import is_written
 from sbert_core.storage import Storage
 from sbert_core.vectors.reading import check_part, part_table
+from sbert_core.wide_texts import wide_array, wide_schema
 from workers.join_blocks import JoinJob, Side
 from workers.joining import LargeGroups, OldPart, join_part
 from workers.pair_parts import filter_pairs
@@ -85,10 +86,11 @@ class Growth:
         if not self.before.beside:
             return None
         tables = [part_table(storage, file.path) for file in self.before.beside]
-        rows = pa.concat_tables(tables).combine_chunks()
+        rows = pa.concat_tables(tables)
+        rows = rows.cast(wide_schema(rows.schema)).combine_chunks()
         is_other = pc.not_equal(rows["id"], rows["representative"])
         standing = pc.unique(rows["representative"])
-        return LargeGroups(standing, rows["id"].filter(is_other).combine_chunks())
+        return LargeGroups(standing, wide_array(rows["id"].filter(is_other)))
 
     def distinct_rows(self, old: Side, num_added: int) -> int:
         """How many vectors differ. num_added: distinct new ones that are not among the old."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.artifacts import Artifact
-from pipelines.clustering.rows import Rows, read_columns
+from pipelines.clustering.rows import Rows, read_wide_columns
 from pipelines.clustering.summary import Samples
 from pipelines.joining.plan import side_of
 from pipelines.reporting.found import Found
@@ -45,7 +45,7 @@ class Decided:
         rows = Rows.of(vectors)
         threshold = min(clusters.manifest.spec["thresholds"])
         names = [*COLUMNS, *(["topic"] if "topic" in clusters.manifest.schema else [])]
-        table = read_columns(clusters, names)
+        table = read_wide_columns(clusters, names)
         own = table.filter(pc.equal(table["threshold"], pa.scalar(threshold, pa.float32())))
         # Both list all rows in the order of the vectors.
         own = own.take(pa.array(rows.place))

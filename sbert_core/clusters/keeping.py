@@ -55,7 +55,9 @@ class Rule:
                 f"column {self.column!r} holds {column.type}; rules order numbers, dates and texts"
             )
         if self.values:
-            return pc.index_in(column.cast(pa.string()), pa.array(self.values))
+            return pc.index_in(
+                column.cast(pa.large_string()), pa.array(self.values, pa.large_string())
+            )
         if pa.types.is_dictionary(column.type):
             return column.cast(column.type.value_type)
         return column

@@ -252,8 +252,8 @@ def test_a_threshold_is_chosen_by_chance_or_by_labels(rows, pairs, tmp_path):
 
 
 def test_ids_are_found_however_large_and_whatever_is_missing():
-    rows = Rows(pa.array([2**60, 2**60 + 1, 2**60 + 2]), np.arange(3))
+    rows = Rows(pa.array([2**60, 2**60 + 1, 2**60 + 2]), np.arange(3), pa.int64())
     asked = pa.array([2**60 + 2, None, 2**60, 7])
     assert rows.numbers(asked).tolist() == [2, -1, 0, -1]
-    words = Rows(pa.array(["a", "b"]), np.arange(2))
+    words = Rows(pa.array(["a", "b"], pa.large_string()), np.arange(2), pa.string())
     assert words.numbers(pa.chunked_array([["b"], [None, "c"]])).tolist() == [1, -1, -1]

@@ -58,7 +58,7 @@ def facts(num_clusters, shown):
     row = np.arange(number)
     ids = [f"<b>{n:07d}</b>" for n in row]
     own = Decided(
-        rows=Rows(pa.array(ids), row),
+        rows=Rows(pa.array(ids, pa.large_string()), row, pa.string()),
         samples=Texts(),  # type: ignore[arg-type]
         cluster=row // 3 * 3,
         size=np.full(number, 3),
