@@ -19,6 +19,8 @@ from sbert_core.storage import storage_at
 
 log = logging.getLogger(__name__)
 
+COMMANDS = {"pairs": "sbert pairs", "clusters": "sbert cluster"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReport:
@@ -47,10 +49,7 @@ def facts_of(found: Found, spec: ReportSpec) -> dict[str, Any]:
     log.info("report: reading %s", ", ".join(found.artifacts) or "scores")
     clusters: dict[str, Any] = {"items": [], "sizes": {}, "said": "", "total": 0}
     places: dict[str, Any] = {"points": [], "groups": [], "said": ""}
-    stale = []
-    if found.clusters is not None and not found.is_of_one_make:
-        stale = ["The clusters are older than the vectors and are left out: run sbert cluster."]
-    if found.clusters is not None and found.vectors is not None and not stale:
+    if found.clusters is not None and found.vectors is not None:
         decided = browser.Decided.read(found.clusters, found.vectors)
         clusters = browser.clusters_of(decided, spec.clusters, spec.seed)
         names = topic_names(found)
@@ -75,7 +74,10 @@ def facts_of(found: Found, spec: ReportSpec) -> dict[str, Any]:
         "certificate": tables.certificate_of(found),
         "stages": tables.stages_of(found),
         "notes": [
-            *stale,
+            *(
+                f"The {kind} are older than the vectors and are left out: run {COMMANDS[kind]}."
+                for kind in found.left_out
+            ),
             f"Generations: {kinds}." if kinds else "",
             *clusters_note(clusters, places),
         ],

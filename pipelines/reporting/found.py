@@ -57,7 +57,10 @@ RECORD_SHAPE = {
 
 @dataclass(slots=True)
 class Found:
-    """Everything a report can tell of. Of several artifacts of a kind the last counts."""
+    """Everything a report can tell of. Of several artifacts of a kind the last counts.
+
+    left_out: kinds that were found, but made from other vectors than those that are there.
+    """
 
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     trainings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -65,6 +68,7 @@ class Found:
     card: dict[str, Any] | None = None
     record: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, sources: Sequence[str]) -> "Found":
@@ -83,6 +87,7 @@ class Found:
                 "artifacts"
             )
         found._add_sources()
+        found._leave_out_stale()
         return found
 
     def _look(self, place: str) -> None:
@@ -107,7 +112,7 @@ class Found:
         """Pairs and vectors that clusters were made from, where they still are."""
         for kind, option in (("clusters", "pairs"), ("clusters", "vectors"), ("pairs", "vectors")):
             own = self.artifacts.get(kind)
-            is_other = (kind, option) == ("clusters", "vectors") and not self.is_of_one_make
+            is_other = (kind, option) == ("clusters", "vectors") and self._is_stale("clusters")
             if own is None or (option in self.artifacts and not is_other):
                 continue
             source = own.manifest.made_from
@@ -115,13 +120,18 @@ class Found:
             if storage_at(place).stat(MANIFEST) is not None:
                 self._look(place)
 
-    @property
-    def is_of_one_make(self) -> bool:
-        """Were the clusters made from these very vectors?"""
-        if self.clusters is None or self.vectors is None:
+    def _is_stale(self, kind: str) -> bool:
+        """Was it made from other vectors than those that are there?"""
+        if (own := self.artifacts.get(kind)) is None or self.vectors is None:
             return False
-        files = [file.sha256 for file in self.vectors.manifest.files]
-        return files == self.clusters.manifest.made_from["vectors_files"]
+        source = own.manifest.made_from
+        made_from = source["a"]["files"] if kind == "pairs" else source["vectors_files"]
+        return made_from != [file.sha256 for file in self.vectors.manifest.files]
+
+    def _leave_out_stale(self) -> None:
+        self.left_out = tuple(kind for kind in ("pairs", "clusters") if self._is_stale(kind))
+        for kind in self.left_out:
+            del self.artifacts[kind]
 
     @property
     def vectors(self) -> Artifact | None:
