@@ -176,12 +176,8 @@ class Join:
         cost = ground.exact_core_seconds
         if method == "auto":
             method = "exact" if cost <= EXACT_CORE_SECONDS else "ivf"
-            log.info(
-                "looking at all pairs would take about %s core-seconds, budget %s: method %s",
-                f"{cost:,.1f}",
-                f"{EXACT_CORE_SECONDS:,.0f}",
-                method,
-            )
+            both = f"{cost:,.1f} core-seconds, budget {EXACT_CORE_SECONDS:,.0f}"
+            log.info("looking at all pairs would take about %s: method %s", both, method)
         if method == "exact":
             return method, exact_edges(ground)
         try:

@@ -252,7 +252,8 @@ class CellJoin:
         weight = pair_shares(looked.sample, looked.everyone, pairs.row, pairs.partner)
         # A pair may be missed although its margin says it is met: the home of a row between two
         # cells is a matter of the last bits. It asks for more, so that no attempt is like another.
-        needed = np.where(pairs.margin > margin, pairs.margin, 2 * margin + LEAST_WIDENING)
+        floor = max(margin, 0.0)
+        needed = np.where(pairs.margin > floor, pairs.margin, 2 * floor + LEAST_WIDENING)
         needed[looked.is_found] = 0.0
         band = bands_of(pairs.cos, self.job.threshold)
         large = np.flatnonzero(np.bincount(band) >= TUNED_PAIRS).tolist()
