@@ -26,19 +26,17 @@ from pipelines.session import is_embedded, job_session
 from pipelines.specs import EmbedSpec
 from pipelines.stillness import ended_if_still
 from pipelines.stopping import stop_if_told
-from sbert_core.corpus.columns import FIELD
-from sbert_core.corpus.files import Corpus, CorpusFile
-from sbert_core.corpus.formats import TextFile, write_parquet_copy
+from sbert_core.corpus.formats import TextFile
 from sbert_core.corpus.reading import Reading
 from sbert_core.corpus.rows import CorruptFile
 from sbert_core.corpus.units import Unit
-from sbert_core.corpus.where import Where
 from sbert_core.errors import InputRefused
 from sbert_core.storage import Storage, storage_at
 from workers.embedder import EncoderSetup, UnitEmbedder
 from workers.errors import raise_error_rows
 from workers.filler import fill_unit
 from workers.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
+from workers.staging import stage_file
 from workers.units import UnitJob
 
 log = logging.getLogger(__name__)
@@ -72,32 +70,10 @@ class Fleet(contextlib.ExitStack):
 
     # -- before the model ------------------------------------------------------------------------
 
-    def stage(
-        self,
-        corpus: Corpus,
-        files: list[CorpusFile],
-        spec: EmbedSpec,
-        place: str,
-        names: list[str],
-    ) -> list[TextFile | CorruptFile]:
-        """Rewrite files as Parquet under their names in `place`; what each holds, or why not."""
+    def stage(self, calls: list[tuple]) -> list[TextFile | CorruptFile]:
+        """Rewrite files as Parquet; what each holds, or why it cannot be read."""
         self._connect()
-        id_column = spec.id_column or "id"
-        texts = [*FIELD.findall(spec.template), id_column]
-        where = Where(spec.where).columns if spec.where else ()
-
-        def stage_one(file: CorpusFile, name: str) -> TextFile | CorruptFile:
-            with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
-                copy = Path(folder) / "copy.parquet"
-                wanted = [*texts, *spec.carried.values(), *where]
-                try:
-                    found = write_parquet_copy(corpus.storage, file, wanted, texts, copy)
-                except CorruptFile as error:
-                    return error
-                storage_at(place).put_file(name, copy)
-            return found
-
-        return in_order(stage_one, list(zip(files, names, strict=True)))
+        return in_order(stage_file, calls)
 
     def scan(
         self,

@@ -131,11 +131,9 @@ class Plan:
 
 
 def make_plan(
-    spec: EmbedSpec,
-    corpus: Corpus,
+    staging: Staging,
     shape: str,
     current: Manifest | None,
-    staging: Staging,
     salvaged: list[tuple[str, str]],
 ) -> Plan:
     """Cut the corpus into units.
@@ -144,6 +142,7 @@ def make_plan(
     staging: copies the text files whose rows are counted here or read later.
     salvaged: parts of an unfinished run of the same recipe.
     """
+    spec, corpus = staging.spec, staging.corpus
     known = known_files(corpus, current, shape)
     # To find the last row of a limit, rows are read.
     reads_all = spec.limit is not None and spec.where is not None
@@ -173,16 +172,24 @@ def make_plan(
         partition_types=hive_types,
         staged=staging.copies,
     )
-    cut = _limited(files, spec, plan.reading(spec, corpus, staging.place))
-    pieces = [p for f in files for p in units_of(f.path, cut[f.path], f.rows_per_unit)]
-    units = [Unit(number, *piece) for number, piece in enumerate(pieces)]
-    links = {} if roles.id_kind is IdKind.CONTENT else _links(units, known, current)
-    plan = replace(plan, units=tuple(units), links=links)
+    plan = _with_units(plan, _limited(plan.files, spec, plan.reading(spec, corpus, staging.place)))
+    if roles.id_kind is not IdKind.CONTENT:
+        plan = replace(plan, links=_links(plan.units, known, current))
     to_read = {unit.path for unit in plan.new_units}
     staging.copy(file for file in good if file.path in to_read)
     if to_read & staging.corrupt.keys():
-        return make_plan(spec, corpus, shape, current, staging, salvaged)
+        return make_plan(staging, shape, current, salvaged)
     return replace(plan, staged=dict(staging.copies), corrupt=tuple(staging.corrupt.items()))
+
+
+def _with_units(plan: Plan, num_rows: dict[str, int]) -> Plan:
+    """The plan, with the first rows of each file cut into units."""
+    pieces = [
+        piece
+        for file in plan.files
+        for piece in units_of(file.path, num_rows[file.path], file.rows_per_unit)
+    ]
+    return replace(plan, units=tuple(Unit(number, *piece) for number, piece in enumerate(pieces)))
 
 
 def known_files(corpus: Corpus, current: Manifest | None, shape: str) -> dict[str, FilePlan]:
@@ -248,7 +255,7 @@ def _file_plan(
     )
 
 
-def _limited(files: list[FilePlan], spec: EmbedSpec, reading: Reading) -> dict[str, int]:
+def _limited(files: Sequence[FilePlan], spec: EmbedSpec, reading: Reading) -> dict[str, int]:
     """How many rows of each file belong to the job, from its first row on."""
     if spec.limit is None:
         return {file.path: file.rows for file in files}
@@ -282,7 +289,7 @@ def _sources(
 
 
 def _links(
-    units: list[Unit], known: dict[str, FilePlan], current: Manifest | None
+    units: Sequence[Unit], known: dict[str, FilePlan], current: Manifest | None
 ) -> dict[int, Link]:
     """Units of unchanged files whose parts hold the very same rows."""
     if current is None:

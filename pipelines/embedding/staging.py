@@ -1,33 +1,36 @@
 """Files without row ranges -> Parquet copies, made when rows of them must be read.
 
-In:  a goal, and what writes the copies.
-Out: names of copies in the goal's workplace, and the files that are left out as corrupt.
+In:  a corpus, the columns of a job, and what runs the tasks.
+Out: names of the copies, and the files that are left out as corrupt.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from pipelines.embedding.goal import Goal
-from sbert_core.corpus.files import CorpusFile, Format
+from pipelines.specs import EmbedSpec
+from sbert_core.corpus.columns import FIELD
+from sbert_core.corpus.files import Corpus, CorpusFile, Format
 from sbert_core.corpus.formats import TextFile
 from sbert_core.corpus.rows import CorruptFile
+from sbert_core.corpus.where import Where
 
 
+@dataclass(kw_only=True)
 class Staging:
-    """What was copied for a goal, and what cannot be read.
+    """What was copied of a corpus, and what of it cannot be read.
 
-    texts: what each copied file holds; copies: its name in the workplace. corrupt: reasons.
+    place, folder: where copies go. stage: runs workers.staging.stage_file for each call.
+    copies: names in `place`. texts: what each copied file holds. corrupt: reasons.
     """
 
-    def __init__(self, goal: Goal, stage: Callable[..., list[TextFile | CorruptFile]]) -> None:
-        self.goal = goal
-        self.texts: dict[str, TextFile] = {}
-        self.copies: dict[str, str] = {}
-        self.corrupt: dict[str, str] = {}
-        self._stage = stage
-
-    @property
-    def place(self) -> str:
-        return self.goal.workplace
+    spec: EmbedSpec
+    corpus: Corpus
+    place: str
+    folder: str
+    stage: Callable[[list[tuple]], list[TextFile | CorruptFile]]
+    copies: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, TextFile] = field(default_factory=dict)
+    corrupt: dict[str, str] = field(default_factory=dict)
 
     def copy(self, files: Iterable[CorpusFile]) -> None:
         """Copy those that are neither Parquet nor copied; a corrupt one is left out or raised."""
@@ -40,9 +43,17 @@ class Staging:
         ]
         if not todo:
             return
+        texts = [*FIELD.findall(self.spec.template), self.spec.id_column or "id"]
+        where = Where(self.spec.where).columns if self.spec.where else ()
+        columns = [*texts, *self.spec.carried.values(), *where]
         start = len(self.copies) + len(self.corrupt)
-        names = [f"{self.goal.work}/staged/{start + n:06d}.parquet" for n in range(len(todo))]
-        found = self._stage(self.goal.corpus, todo, self.goal.spec, self.place, names)
+        names = [f"{self.folder}/{start + n:06d}.parquet" for n in range(len(todo))]
+        found = self.stage(
+            [
+                (self.corpus.folder, file, columns, texts, self.place, name)
+                for file, name in zip(todo, names, strict=True)
+            ]
+        )
         for file, name, text in zip(todo, names, found, strict=True):
             if isinstance(text, CorruptFile):
                 self.leave_out(text)
@@ -51,8 +62,8 @@ class Staging:
 
     def leave_out(self, error: CorruptFile) -> None:
         """Plan without this file from now on; raised again if that is not allowed."""
-        corpus = self.goal.corpus
-        is_own = error.root == corpus.storage.uri and error.path in {f.path for f in corpus.files}
-        if not self.goal.spec.skip_corrupt or not is_own or error.path in self.corrupt:
+        paths = {file.path for file in self.corpus.files}
+        is_own = error.root == self.corpus.storage.uri and error.path in paths
+        if not self.spec.skip_corrupt or not is_own or error.path in self.corrupt:
             raise error
         self.corrupt[error.path] = str(error)

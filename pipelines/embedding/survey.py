@@ -122,7 +122,13 @@ def surveyed(goal: Goal, fleet: Fleet) -> Survey:
 
 def scanned(goal: Goal, fleet: Fleet) -> Survey:
     """Plan and scan; a file that proves corrupt on the way is left out, if that is allowed."""
-    staging = Staging(goal, fleet.stage)
+    staging = Staging(
+        spec=goal.spec,
+        corpus=goal.corpus,
+        place=goal.workplace,
+        folder=f"{goal.work}/staged",
+        stage=fleet.stage,
+    )
     while True:
         try:
             return _scanned(goal, fleet, staging)
@@ -131,7 +137,7 @@ def scanned(goal: Goal, fleet: Fleet) -> Survey:
 
 
 def _scanned(goal: Goal, fleet: Fleet, staging: Staging) -> Survey:
-    plan = make_plan(goal.spec, goal.corpus, goal.shape, goal.out.current, staging, _salvaged(goal))
+    plan = make_plan(staging, goal.shape, goal.out.current, _salvaged(goal))
     shuffle = Shuffle(
         place=goal.workplace,
         folder=goal.work,

@@ -95,7 +95,7 @@ def _write_separated(
     keep = np.concatenate([[True], stays, [False]])
     number = 0
     for data, ends, is_record in scanned_blocks(source, scanner):
-        begun = number + np.concatenate([[0], np.cumsum(is_record)])  # by the end of each piece
+        begun = number + np.concatenate([[0], np.cumsum(is_record)])  # before each piece
         is_kept = keep[np.minimum(begun, len(keep) - 1)] & np.append(is_record, True)
         bounds = np.concatenate([[0], ends, [len(data)]])
         changes = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))
