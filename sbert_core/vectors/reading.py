@@ -81,7 +81,9 @@ def part_table(
 ) -> pa.Table:
     """A part, or some columns of it."""
     with part_file(storage, path, sha256) as file:
-        return file.read(_names(storage, path, file, columns)).combine_chunks()
+        names = _names(storage, path, file, columns)
+        table = file.read(names)
+        return (table if names is None else table.select(names)).combine_chunks()
 
 
 def part_batches(
@@ -95,9 +97,10 @@ def part_batches(
         ) as file,
     ):
         found = 0
-        for batch in file.iter_batches(num_rows, columns=_names(storage, path, file, columns)):
+        names = _names(storage, path, file, columns)
+        for batch in file.iter_batches(num_rows, columns=names):
             found += batch.num_rows
-            yield batch
+            yield batch if names is None else batch.select(names)
         if found != file.metadata.num_rows:  # a broken page may end a file before its time
             reason = f"it ends at row {found} of {file.metadata.num_rows}"
             raise _broken(storage, path, reason)
@@ -106,9 +109,10 @@ def part_batches(
 def _names(
     storage: Storage, path: str, file: pq.ParquetFile, columns: Sequence[str] | None
 ) -> list[str] | None:
+    """Columns to read and then to select: a name may also be the path to a leaf of another."""
     for name in set(columns or ()) - set(file.schema_arrow.names):
         raise _broken(storage, path, f"it has no column {name!r}")
-    return None if columns is None else list(columns)
+    return None if columns is None else list(dict.fromkeys(columns))
 
 
 def piece_table(

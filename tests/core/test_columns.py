@@ -1,10 +1,14 @@
 """Names that carried columns may have, and what they are called."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.specs import EmbedSpec
 from sbert_core.clusters.keeping import named_columns, parse_rules, with_names
 from sbert_core.corpus.columns import CHUNK_COLUMNS, OWN_COLUMNS, carried_columns, free_names
+from sbert_core.storage import storage_at
+from sbert_core.vectors.reading import part_batches, part_table
 
 
 def spec(**options) -> EmbedSpec:
@@ -83,3 +87,16 @@ def test_rules_follow_their_columns_to_other_names():
 
 def test_chunk_columns_are_own_columns():
     assert set(CHUNK_COLUMNS) < set(OWN_COLUMNS)
+
+
+def test_part_with_a_column_named_like_a_leaf_of_another_is_read_by_name(tmp_path):
+    name = "vector.list.element"
+    vector = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0]), 2)
+    pq.write_table(pa.table({"id": ["a"], "vector": vector, name: [7]}), tmp_path / "a.parquet")
+    storage = storage_at(tmp_path)
+    for columns in ([name], ["vector"], [name, "id", name]):
+        want = list(dict.fromkeys(columns))
+        assert part_table(storage, "a.parquet", columns).column_names == want
+        [batch] = part_batches(storage, "a.parquet", columns, 10)
+        assert batch.schema.names == want
+    assert part_table(storage, "a.parquet").column_names == ["id", "vector", name]

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -98,7 +97,7 @@ def test_columns_named_like_those_of_jobs_give_what_harmless_names_give(
         own, other = published(name), f"c{place}"
         assert table[own].to_pylist() == table[other].to_pylist() == values_of(place, 0, 40)
         if own.isidentifier():
-            where = "{0} >= 50 and not {0} in (60, 61)"
+            where = "{0} >= 20 and not {0} in (30, 31)"
             found = [index.search(vector, 40, where=where.format(n)).ids for n in (own, other)]
             assert found[0] == found[1] and found[0][0]
         if place % 10 == 0 or name in ("row", "id", NODE, "#"):
@@ -235,7 +234,6 @@ def test_corpus_without_rows_keeps_the_types_of_carried_columns(bert_folder, ray
     (tmp_path / "c/b.parquet").unlink()
     embed(tmp_path / "c", tmp_path / "v", bert_folder, **options)
     assert types_of(tmp_path / "v") == full
-    assert pc.sum(table_of(tmp_path / "v")["id"]).as_py() is None
 
 
 @pytest.mark.parametrize(
