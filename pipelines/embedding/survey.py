@@ -107,7 +107,11 @@ def surveyed(goal: Goal, fleet: Fleet) -> Survey:
         saved = goal.plan_file(goal.generation)
         plan, counts = Plan.from_dict(saved["plan"]), Counts.from_dict(saved["counts"])
         return Survey(goal, plan, counts, saved["scale"], saved["quality"])
-    survey = scanned(goal, fleet)
+    try:
+        survey = scanned(goal, fleet)
+    except ValueError:  # a mended corpus, or other options, have a generation of their own
+        storage.delete([goal.work])
+        raise
     scale, error = _calibrated(survey)
     facts = {
         "spec": goal.spec_facts(scale),

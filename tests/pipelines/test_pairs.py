@@ -102,7 +102,7 @@ def test_a_giant_group_is_a_group(tmp_path, ray_address):
     assert pairs_of(tmp_path / "none") == {}
     with pytest.raises(ValueError, match=r"more than --max-edges 3; the row with id \d+ alone has"):
         joined(tmp_path / "v", tmp_path / "q", ray_address, threshold=0.1, max_edges=3)
-    assert not (tmp_path / "q").exists()
+    assert not (tmp_path / "q" / "_manifest.json").exists()
 
 
 def test_cells_find_what_they_certify(tmp_path, ray_address, monkeypatch):

@@ -76,6 +76,12 @@ def test_failure_repeated_fails_again_and_repaired_succeeds(command, sbert, tmp_
         assert sbert(*words) == 0
 
 
+def test_refusal_of_a_scanned_corpus_leaves_no_new_output(sbert, tmp_path):
+    write(tmp_path / "a.csv", REPEATED)
+    assert sbert(*embed("a.csv")) == 2
+    assert not (tmp_path / "v").exists()
+
+
 def test_work_of_another_model_removed_as_told_succeeds(sbert, tmp_path, monkeypatch):
     write(tmp_path / "a.csv", GOOD)
 
