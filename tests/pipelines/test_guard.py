@@ -112,6 +112,9 @@ STAGES = {
 
 
 def job_of(stages, folder, model):
+    """A job with a home and a folder for temporary files of its own."""
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
     texts = sentences(60)
     write_corpus(folder / "in", {"a.parquet": rows_of([*texts, *texts[:5]])})
     lines = pa.table({"query": texts[:30], "positive": texts[30:60]})
@@ -125,7 +128,8 @@ def job_of(stages, folder, model):
         own["embed"]["model"] = str(model)
     job = {"corpus": "in", "out": "run", "stages": own}
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    return Job(["run", str(folder / "job.yaml")], folder / "log")
+    places = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+    return Job(["run", str(folder / "job.yaml")], folder / "log", places)
 
 
 @pytest.mark.ray
@@ -147,8 +151,9 @@ def test_command_killed_or_stopped_leaves_no_process(stages, stop, at, bert_fold
 
 @pytest.mark.ray
 @pytest.mark.timeout(480)
-def test_command_of_all_stages_leaves_no_process_and_no_work(bert_folder, tmp_path):
+def test_command_of_all_stages_leaves_its_artifacts_and_nothing_else(bert_folder, tmp_path):
     job = job_of(STAGES, tmp_path, bert_folder)
     assert left_of(processes_until_end(job)) == []
     assert job.wait() == 0, job.log.read_text()
     assert not list((tmp_path / "run").glob("_*"))
+    assert [path for name in ("home", "tmp") for path in (tmp_path / name).iterdir()] == []
