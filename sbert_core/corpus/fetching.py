@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.formats import write_parquet_copy
 from sbert_core.corpus.published import folder_now
-from sbert_core.corpus.rows import FIELD, CorruptFile, Text, opened, texts_of
+from sbert_core.corpus.rows import CorruptFile, Text, opened, texts_of
 from sbert_core.storage import LocalStorage, Storage, storage_at
 
 START, END = "start_char", "end_char"  # of windows of long documents
