@@ -121,7 +121,7 @@ def decided(pairs: Path, out: Path, keep: str) -> dict[str, bool]:
 
 
 def duplicated(folder: Path) -> Path:
-    """The rows that BUGS lost: a unique one between copies, and a column `row` that counts back."""
+    """A unique row behind two copies, and a column `row` that counts back."""
     folder.mkdir()
     texts = ["the hot word", "the hot word", "you can write", "all of them"]
     pq.write_table(pa.table({"text": texts, "row": [3, 2, 1, 0]}), folder / "a.parquet")
