@@ -97,16 +97,22 @@ def run(spec: DedupSpec) -> DedupReport:
 
 @contextlib.contextmanager
 def _refused_leaves_nothing(out: Path) -> Iterator[None]:
-    """A new folder goes again if the input is refused before there is anything worth keeping."""
+    """A new folder goes again if the input is refused before a single vector is saved."""
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except (ValueError, FileNotFoundError):
-        vectors = out / WORK / "vectors" / MANIFEST
-        if is_new and not (vectors.exists() and Artifact.open(vectors.parent).rows):
+        if is_new and not _has_vectors(out / WORK / "vectors"):
             shutil.rmtree(out)
         raise
+
+
+def _has_vectors(vectors: Path) -> bool:
+    """Published ones, or units that a rerun takes up."""
+    if (vectors / MANIFEST).exists():
+        return Artifact.open(vectors).rows > 0
+    return any(vectors.glob(f"{WORK}/*/commits/*"))
 
 
 def _threshold(spec: DedupSpec) -> float:

@@ -27,6 +27,7 @@ from sbert_core.corpus.where import Where
 from sbert_core.storage import storage_at
 
 FOOTER_THREADS = 16
+NO_SCHEMA = base64.b64encode(pa.schema([]).serialize()).decode()
 INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
@@ -122,7 +123,7 @@ class Plan:
             sources=tuple((name, path) for name, path in fields["sources"]),
             corrupt=tuple((path, reason) for path, reason in fields["corrupt"]),
             types=fields["types"],
-            schema=fields["schema"],
+            schema=fields.get("schema", NO_SCHEMA),  # plans of version 0.1 have none
             id_kind=IdKind(fields["id_kind"]),
             id_column=fields["id_column"],
             partition_types=fields["partition_types"],
