@@ -80,7 +80,7 @@ class LocalStorage:
     def put_file(self, name: str, source: Path) -> None:
         """The file itself if it is on the same disk, else its contents."""
         target = self.path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(target.parent)
         with source.open("rb") as file:
             if source.stat().st_dev != target.parent.stat().st_dev:
                 self._put(name, file)
@@ -94,7 +94,7 @@ class LocalStorage:
 
     def _put(self, name: str, source: BinaryIO) -> None:
         target = self.path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(target.parent)
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         file = self._temporary(lambda folder: (folder / name).open("wb"))
         temporary = Path(file.name)
@@ -112,8 +112,8 @@ class LocalStorage:
         """What is made in the folder for files to be moved; others remove it when it is empty."""
         folder = self.root / TEMPORARY
         while True:
+            _make_folder(folder)
             try:
-                folder.mkdir(parents=True, exist_ok=True)
                 return make(folder)
             except FileNotFoundError:
                 continue
@@ -132,7 +132,7 @@ class LocalStorage:
 
     def link(self, source: str, target: str) -> None:
         place = self.path(target)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(place.parent)
         place.unlink(missing_ok=True)
         try:
             place.hardlink_to(self.path(source))
@@ -186,6 +186,19 @@ def _moved(source: Path, target: Path) -> None:
         source.replace(target)
     except IsADirectoryError:
         raise ValueError(f"{target} is a folder, a file belongs there; move it away") from None
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder and those above it; other writers remove some of them while they are empty."""
+    while True:
+        try:
+            return folder.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:
+            continue
+        except FileExistsError:
+            # What was there a moment ago may have been such a folder.
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise
 
 
 def _remove_empty(folder: Path, root: Path) -> None:

@@ -106,7 +106,7 @@ class ObjectStorage:
     def list(self, prefix: str = "") -> Iterator[Stat]:
         pages = iter(obstore.list(self._store, self._key(prefix) or None))
         while True:
-            with _asked(self.uri, prefix):
+            with _asked(self.uri, prefix), self._refusal_told(prefix):
                 page = next(pages, None)
             if page is None:
                 return
@@ -120,7 +120,7 @@ class ObjectStorage:
         if scope.is_deep:
             yield from files_in_scope(self.list(folder), folder, scope)
             return
-        with _asked(self.uri, folder):
+        with _asked(self.uri, folder), self._refusal_told(folder):
             found = obstore.list_with_delimiter(self._store, self._key(folder) or None)
         for item in found["objects"]:
             stat = self._stat_of(item)
@@ -130,6 +130,16 @@ class ObjectStorage:
             below = key.removeprefix(self._prefix).strip("/")
             if (inner := scope.inside(below.rpartition("/")[2])) is not None:
                 yield from self._find(below, inner)
+
+    @contextlib.contextmanager
+    def _refusal_told(self, prefix: str) -> Iterator[None]:
+        """A listing that is refused is a failure like any other to the client; a head is not."""
+        try:
+            yield
+        except GenericError:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.head(self._store, self._key(prefix) or LOCK)
+            raise
 
     def _stat_of(self, found: Any) -> Stat:  # noqa: ANN401
         name = found["path"].removeprefix(self._prefix).lstrip("/")

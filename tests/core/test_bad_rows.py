@@ -21,7 +21,7 @@ def rows_read(folder, name, data=None, **changes):
     if data is not None:
         written(folder, name, data)
     fields = dict(root=str(folder), template="{text}", id_kind=IdKind.COLUMN, id_column="id",
-                  carry=("note",), where=None, partition_types={}, staged={})  # fmt: skip
+                  carry={"note": "note"}, where=None, partition_types={}, staged={})  # fmt: skip
     if not name.endswith("parquet"):
         place = LocalStorage(folder), CorpusFile(name, 0, "")
         write_parquet_copy(*place, ["id", "text", "note"], ["id", "text"], folder / "copy.parquet")

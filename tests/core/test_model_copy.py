@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,6 @@ def store(tmp_path, monkeypatch) -> LocalStorage:
     store = LocalStorage(tmp_path / "store")
     for name, data in FILES.items():
         store.put(name, data)
-    shutil.rmtree(tmp_path / "store/_work")
     monkeypatch.setattr("workers.model_copy.storage_at", lambda place: store)
     return store
 

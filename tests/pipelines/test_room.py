@@ -76,7 +76,7 @@ def test_a_second_command_exits_with_5_or_waits(ray_address, bert_folder, tmp_pa
         waits.start()
         assert exits.wait() == 5, exits.log.read_text()
         assert "another run" in exits.log.read_text().splitlines()[-1]
-        waits.until(lambda: "waiting" in waits.log.read_text())
+        waits.until(lambda: "another run" in waits.log.read_text())
         assert waits.is_running
     assert waits.wait() == 0, waits.log.read_text()
     assert Artifact.open(out).manifest.rows == 20
