@@ -126,7 +126,10 @@ def ray_session(
 @contextlib.contextmanager
 def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Iterator[None]:
     with _ray_home(folder) as home:
-        own = FRUGAL | {"RAY_AUTH_TOKEN_PATH": str(_token_file(home))}
+        own = FRUGAL | {
+            "RAY_AUTH_TOKEN_PATH": str(_token_file(home)),
+            "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),  # else a folder in /tmp stays
+        }
         token = _given_token() if address else own
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.

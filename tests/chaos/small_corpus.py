@@ -150,7 +150,7 @@ class SmallCorpus:
     def swap(self) -> None:
         """Two files change places; their sizes and times go with them."""
         first, second = self._any(), self._any()
-        if _format(first) == _format(second):
+        if first != second and _format(first) == _format(second):
             beside = self.folder / ".swapped"
             os.rename(self.folder / first, beside)
             os.rename(self.folder / second, self.folder / first)
