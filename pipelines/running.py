@@ -3,13 +3,15 @@
 Jobs and their libraries load when one runs, so that help is instant.
 """
 
+import contextlib
 import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +28,7 @@ EXIT_GATE = 4
 EXIT_BUSY = 5
 # From the signal on; schedulers kill after 30. A Ray that was told to go as well may answer nobody.
 MOST_LAST_SECONDS = 23.0
+TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 STOPPED = "stopped; the same command goes on from what is saved"
 # Errors that have an exit code of their own, by name: their modules load with the job.
 EXIT_BY_NAME = {"PartialWork": EXIT_PARTIAL, "GateFailed": EXIT_GATE, "BusyError": EXIT_BUSY}
@@ -52,7 +55,8 @@ def _ended_well(call: Callable[[], Any], debug: bool, json_log: bool) -> Any:  #
     stopping.forget()
     _catch_signals()
     try:
-        return call()
+        with _torch_cache_removed():
+            return call()
     except (ValueError, FileNotFoundError, PermissionError) as error:
         _fail(f"error: {error}", EXIT_BAD_INPUT, debug)
     except OSError as error:  # a full disk, a store that is down: later it may work
@@ -80,6 +84,20 @@ def _catch_signals() -> None:
             )
         else:
             signal.signal(number, _interrupted)
+
+
+@contextlib.contextmanager
+def _torch_cache_removed() -> Iterator[None]:
+    """torch makes a folder in /tmp for compiled code as it is imported; nothing here compiles."""
+    if TORCH_CACHE in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="sbert-", ignore_cleanup_errors=True) as folder:
+        os.environ[TORCH_CACHE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[TORCH_CACHE]
 
 
 def _interrupted(number: int, frame: object) -> None:
