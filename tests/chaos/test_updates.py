@@ -162,7 +162,7 @@ class Updates(RuleBasedStateMachine):
         table = pa.table({"id": ["new", "new"], "text": ["a word", "the word"]})
         ways = {
             "column": lambda: pq.write_table(table, bad),  # neither lang nor row
-            "corrupt": lambda: bad.write_bytes(b"PAR1 and no more"),
+            "corrupt": lambda: bad.write_bytes(b"PAR1 and no more") and [],
             "length": lambda: ["--max-length", "9"],
             "dtype": lambda: ["--dtype", "int8" if self.dtype != "int8" else "float16"],
             "carry": lambda: ["--carry", "lang,row"],
