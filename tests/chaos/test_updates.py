@@ -77,6 +77,7 @@ class Updates(RuleBasedStateMachine):
         self.unit_rows, self.distinct, self.carry = 4, "corpus", ("lang", "row=source_row")
         self.scale: float | None = None  # of int8, kept from the first run on
         self.was_kept: set = set()
+        self.decided_files: set[str] = set()
         self.decided: tuple = ("", None)  # the generation of clusters, and what it was made of
 
     # -- edits -------------------------------------------------------------------------------------
@@ -349,6 +350,9 @@ class Updates(RuleBasedStateMachine):
             assert decided_on == self.decided[1]
             return
         self.decided = (generation, decided_on)
+        if not self.decided_files & self.corpus.files.keys():
+            self.was_kept = set()  # other files have other rows, whatever their ids
+        self.decided_files = set(self.corpus.files)
         column = dict(zip(table["id"].to_pylist(), table.to_pylist(), strict=True))
         near: dict = {name: {} for name in self.ids}
         for (a, b), cos in self.pairs.items():
