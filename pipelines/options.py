@@ -1,5 +1,8 @@
 """Words of the command line -> values; a ValueError says what is wrong with them."""
 
+import re
+from pathlib import Path
+
 
 def words_of(text: str) -> tuple[str, ...]:
     """'a, b' as ('a', 'b')."""
@@ -35,3 +38,15 @@ def number_or_auto(text: str) -> int | None:
 def unescaped(template: str) -> str:
     r"""A shell's '\n' and '\t' as the characters they mean."""
     return template.replace(r"\n", "\n").replace(r"\t", "\t")
+
+
+def refuse_uri(out: Path) -> None:
+    if re.match(r"[a-z0-9]+:/", str(out)):  # a path has lost one of the two slashes
+        raise ValueError(f"out {out} is no folder; give a folder")
+
+
+def check_positive(spec: object, *names: str) -> None:
+    for name in names:
+        value = getattr(spec, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; give a whole number from 1 up")

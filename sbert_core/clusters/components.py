@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from sbert_core.neighbours.join import Edges
+from sbert_core.join.bounded import Edges
 
 LEAST_GIANT = 100  # rows; what a small corpus hangs together by is for its reader to see
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sbert_core.neighbours.join import Edges
+from sbert_core.join.bounded import Edges
 
 ROUNDS = 50
 UNDECIDED, KEPT, REMOVED = 0, 1, 2

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sbert_core.neighbours.means import unit_means
+from sbert_core.join.kmeans import unit_means
 
 STEPS = 20
 ROWS_PER_TOPIC = 256  # to learn a centroid from

@@ -245,3 +245,17 @@ def _suffixes(name: str) -> tuple[str, str | None]:
     if path.suffix in COMPRESSIONS:
         return PurePosixPath(path.stem).suffix, COMPRESSIONS[path.suffix]
     return path.suffix, None
+
+
+def refuse_overlap(place: str, corpus: Corpus, output: str) -> None:
+    """The output must not become part of the corpus, nor the corpus be tidied with the output."""
+    out, root = f"{_absolute(output)}/", f"{_absolute(corpus.root)}/"
+    spans_folders = "**" in place or f"{_absolute(place)}/" == root
+    if out.startswith(root) and spans_folders:
+        raise ValueError(f"out {output} lies inside corpus {place}; choose another out")
+    if root.startswith(out):
+        raise ValueError(f"corpus {place} lies inside out {output}; choose another out")
+
+
+def _absolute(place: str) -> str | Path:
+    return place.rstrip("/") if "://" in place else Path(place).resolve()

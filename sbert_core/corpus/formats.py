@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sbert_core.corpus.delimited import SeparatedRows
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.json_lines import JsonRows
-from sbert_core.corpus.rows import opened, reading_error, refuse_fewer
-from sbert_core.corpus.separated import SeparatedRows
+from sbert_core.corpus.parquet import opened, reading_error, refuse_fewer
 from sbert_core.storage import LocalStorage, Storage
 
 log = logging.getLogger(__name__)

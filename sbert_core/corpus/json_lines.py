@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from sbert_core.corpus.files import CorpusFile
+from sbert_core.corpus.parquet import CorruptFile
 from sbert_core.corpus.records import BOM, json_line_blocks, stream_of
-from sbert_core.corpus.rows import CorruptFile
 from sbert_core.storage import Storage
 
 WHOLE = range(-(2**63), 2**63)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sbert_core.shapes import checked
+from sbert_core.json_schema import checked
 from sbert_core.storage import Stat, storage_at
 
 MANIFEST = "_manifest.json"

@@ -1,7 +1,7 @@
 """Text -> tokens -> flat batches -> unit vectors."""
 
-from sbert_core.encoder.encoded import Encoded, TextStatus
-from sbert_core.encoder.model import Encoder, Precision
+from sbert_core.encoder.encoder import Encoder, Precision
 from sbert_core.encoder.pooling import Pooling
+from sbert_core.encoder.result import Encoded, TextStatus
 
 __all__ = ["Encoded", "Encoder", "Pooling", "Precision", "TextStatus"]

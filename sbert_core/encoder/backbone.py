@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from sbert_core.encoder.batching import Batch, BatchPath, Group, padded_batches
-from sbert_core.encoder.flat import FAMILIES, FlatBackbone
+from sbert_core.encoder.flat_model import FAMILIES, FlatBackbone
 
 # Families whose own forward keeps nothing in the model: several threads may be in it at once. Of
 # others nothing is known (BigBird used to swap its attention layers in there).

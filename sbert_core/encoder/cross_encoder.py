@@ -21,16 +21,16 @@ from transformers import PreTrainedTokenizerBase as HfTokenizer
 
 from sbert_core.encoder.backbone import is_reentrant
 from sbert_core.encoder.batching import padded_batches
-from sbert_core.encoder.folder import read_pretrained
-from sbert_core.encoder.foreign import loading
+from sbert_core.encoder.checkpoint import read_pretrained
+from sbert_core.encoder.encode import torch_threads_restored
+from sbert_core.encoder.hub import local_folder
 from sbert_core.encoder.limits import (
     DEFAULT_LENGTH,
     NO_LIMIT,
     num_positions,
     tokenizer_length,
 )
-from sbert_core.encoder.run import torch_threads_restored
-from sbert_core.hub import local_folder
+from sbert_core.encoder.untrusted import loading
 from sbert_core.threads import on_threads
 
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 16_384}

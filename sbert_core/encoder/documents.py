@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sbert_core.encoder.model import Encoder
-from sbert_core.encoder.run import Progress
-from sbert_core.encoder.windows import Long, Span, pooled, windows_of
+from sbert_core.encoder.chunking import Long, Span, pooled, windows_of
+from sbert_core.encoder.encode import Progress
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.text import invalid_reason
 
 

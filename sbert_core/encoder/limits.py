@@ -3,8 +3,8 @@
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sbert_core.encoder.flat import padding_idx
-from sbert_core.encoder.folder import Parts
+from sbert_core.encoder.checkpoint import Parts
+from sbert_core.encoder.flat_model import padding_idx
 
 # Tokenizers without a limit name an astronomic one; then texts are cut at the usual length.
 NO_LIMIT = 1_000_000

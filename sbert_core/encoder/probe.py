@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sbert_core.encoder.batching import Batch
-from sbert_core.encoder.run import BatchEncoder, encoded_texts, torch_threads_restored
+from sbert_core.encoder.encode import BatchEncoder, encoded_texts, torch_threads_restored
 
 PROBED_LENGTHS = (3, 4, 7, 12, 20, 33, 65, 100, 12, 20, 33, 65, 256)
 NUM_ROUNDS = 2

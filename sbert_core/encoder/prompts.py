@@ -1,6 +1,6 @@
 """Which text stands in front of a text, by a folder's own prompts."""
 
-from sbert_core.encoder.folder import Layout
+from sbert_core.encoder.checkpoint import Layout
 from sbert_core.text import invalid_reason
 
 # Names sentence-transformers folders give to such prompts, in order of preference.

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from sbert_core.evaluation.grouping import GroupScores, group_scores
+from sbert_core.evaluation.clustering import GroupScores, group_scores
 
 BLOCK = 2048
 BINS = 200  # of cosines from -1 to 1: thresholds in steps of 0.01

@@ -14,8 +14,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from sbert_core.report.bars import Bars, bar_chart
-from sbert_core.report.chart import Series, line_chart
+from sbert_core.report.bar_chart import Bars, bar_chart
+from sbert_core.report.line_chart import Series, line_chart
 
 Facts = Mapping[str, Any]
 BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

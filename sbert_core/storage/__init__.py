@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage
 from sbert_core.storage.local import LocalStorage
-from sbert_core.storage.objects import ObjectStorage, StoreError
+from sbert_core.storage.s3 import ObjectStorage, StoreError
 
 __all__ = [
     "BusyError",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
 from sbert_core.storage.scope import Everything
-from sbert_core.storage.walking import NO_FILE, stat_of, walk
+from sbert_core.storage.walk import NO_FILE, stat_of, walk
 
 Made = TypeVar("Made")
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.corpus.rows import content_hash, decoded
+from sbert_core.corpus.parquet import content_hash, decoded
 from sbert_core.text import invalid_reason
 
 

@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sbert_core.threads import ahead
 from sbert_core.training.batch import Examples, StepBatch
+from sbert_core.training.distributed import World
 from sbert_core.training.learner import Learner
-from sbert_core.training.order import Order
+from sbert_core.training.sampler import Order
 from sbert_core.training.schedule import rate_share
-from sbert_core.training.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from sbert_core.clusters.components import components
-from sbert_core.neighbours.join import Edges
+from sbert_core.join.bounded import Edges
 
 SHINGLE = 5  # characters, as usual for short texts
 PERMUTATIONS = 128

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from duplicate_peers import MinHashes, semhash_groups
 
-from pipelines.models import local_model
+from pipelines.artifacts.models import local_model
 from sbert_core.clusters.components import components
 from sbert_core.clusters.leaders import leaders
 from sbert_core.encoder import Encoder
-from sbert_core.evaluation.grouping import group_scores
-from sbert_core.neighbours.join import Block, Edges, Turn, joined
+from sbert_core.evaluation.clustering import group_scores
+from sbert_core.join.bounded import Block, Edges, Turn, joined
 
 COSINES = tuple(round(0.5 + 0.02 * n, 2) for n in range(25))
 JACCARDS = tuple(round(0.2 + 0.05 * n, 2) for n in range(16))

@@ -32,15 +32,16 @@ from duplicate_peers import semhash_groups
 from duplicate_sets import grid_scores, labelled_sets
 from index import all_vectors, seconds
 from scale import watched
-from synthetic import write_vectors
+from support.synthetic import write_vectors
 
-from pipelines import cluster as cluster_job
-from pipelines import pairs as pairs_job
-from pipelines.artifacts import Artifact
-from pipelines.session import job_session, num_cores
-from pipelines.specs import ClusterSpec, PairsSpec
+from pipelines.artifacts.reader import Artifact
+from pipelines.cluster import job as cluster_job
+from pipelines.cluster.spec import ClusterSpec
+from pipelines.pairs import job as pairs_job
+from pipelines.pairs.spec import PairsSpec
+from pipelines.runtime.session import job_session, num_cores
 from sbert_core.clusters.leaders import leaders
-from sbert_core.neighbours.join import Edges
+from sbert_core.join.bounded import Edges
 
 BLOCK = 4096
 PEAKS = {

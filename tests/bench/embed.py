@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.docstrings import docstrings, library_folders
-from pipelines.models import model_folder
+from pipelines.artifacts.models import model_folder
+from sbert_core.corpus.docstrings import docstrings, library_folders
 from sbert_core.encoder import Encoder
 
 BY_HAND = """

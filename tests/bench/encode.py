@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import torch
 from transformers.utils import logging as hf_logging
 
-from pipelines.docstrings import docstrings, library_folders
-from pipelines.models import model_folder
+from pipelines.artifacts.models import model_folder
+from sbert_core.corpus.docstrings import docstrings, library_folders
 from sbert_core.encoder import Encoder
 
 BATCH_SIZES = (8, 16, 32, 64, 128)

@@ -33,22 +33,22 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from paper_cells import sbert
 from scale import watched
-from synthetic import random_vectors, topical_vectors, write_vectors
+from support.synthetic import random_vectors, topical_vectors, write_vectors
 
-from pipelines import index as index_job
-from pipelines.artifacts import Artifact
-from pipelines.indexing import plan
-from pipelines.models import local_model
-from pipelines.open_index import Index
-from pipelines.session import num_cores
-from pipelines.specs import IndexSpec
+from pipelines.artifacts.models import local_model
+from pipelines.artifacts.reader import Artifact
+from pipelines.index import job as index_job
+from pipelines.index import plan
+from pipelines.index.spec import IndexSpec
+from pipelines.runtime.session import num_cores
+from pipelines.search.index import Index
 from sbert_core.encoder import Encoder
 from sbert_core.evaluation.retrieval import retrieval_scores
-from sbert_core.neighbours.hits import exact_hits
-from sbert_core.neighbours.index import IndexKind, skip_polysemous
-from sbert_core.neighbours.shard import LOSSY_FACTOR
+from sbert_core.index.hits import exact_hits
+from sbert_core.index.kinds import IndexKind, skip_polysemous
+from sbert_core.index.shard import LOSSY_FACTOR
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reading import part_table, unit_vectors
+from sbert_core.vectors.reader import part_table, unit_vectors
 
 KINDS = ("hnsw", "faiss:IVF4096,PQ48", "faiss:IVF1024,Flat")
 K = 10

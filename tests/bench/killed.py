@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import Artifact
-from pipelines.docstrings import docstrings, library_folders
+from pipelines.artifacts.reader import Artifact
+from sbert_core.corpus.docstrings import docstrings, library_folders
 
 SBERT = Path(sys.executable).parent / "sbert"
 

@@ -28,8 +28,8 @@ from paper_figures import (
     TRANSFER,
 )
 
-from pipelines.labelled import table_of, text_pair
-from pipelines.models import local_model
+from pipelines.artifacts.models import local_model
+from sbert_core.corpus.labelled import table_of, text_pair
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.correlation import spearman
@@ -104,8 +104,8 @@ def evaluated(folder: Path, option: str, place: str, measure: str) -> float:
 
 
 def table_5(bench: Bench) -> None:
-    from pipelines.evaluate import _transfer
-    from workers.judge import TASKS
+    from pipelines.evaluate.job import _transfer
+    from workers.evaluate import TASKS
 
     tasks = {b.data: b for b in _transfer(str(bench.data / "transfer"))}
     if (bench.data / "pairs").is_dir():

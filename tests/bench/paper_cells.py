@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pipelines.labelled import table_of, text_pair
-from pipelines.models import demo_model, local_model
+from pipelines.artifacts.models import demo_model, local_model
+from sbert_core.corpus.labelled import table_of, text_pair
 from sbert_core.encoder import Encoder
 from sbert_core.evaluation.baselines import WordAverage
 from sbert_core.evaluation.correlation import spearman

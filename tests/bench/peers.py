@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from sbert_core.encoder.run import torch_threads_restored
+from sbert_core.encoder.encode import torch_threads_restored
 from sbert_core.threads import on_threads
 
 Embed = Callable[[list[str]], np.ndarray]

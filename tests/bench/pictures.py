@@ -9,9 +9,9 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "pipelines"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from test_page import BROWSER, DRIVER, FLAGS
+from support.browser import BROWSER, DRIVER, FLAGS
 
 VIEWS = {"report": (1280, 0, 1180), "map": (1280, 1180, 1900), "narrow": (390, 0, 1100)}
 

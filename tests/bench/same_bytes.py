@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.docstrings import docstrings, library_folders
+from sbert_core.corpus.docstrings import docstrings, library_folders
 
 STAGES = {
     "prepare": "prepare scored.parquet --format scored --columns a,b,score --out shards",

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from conftest import WORDS, tiny_model, tiny_tokenizer
+from support.encoders import WORDS, tiny_model, tiny_tokenizer
 
 FILE_ROWS = 500_000
 SAMPLE_SECONDS = 0.5

@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pyarrow.parquet as pq
 from scipy.stats import spearmanr
 
-from pipelines.models import model_folder
+from pipelines.artifacts.models import model_folder
 from sbert_core.encoder import Encoder
 
 

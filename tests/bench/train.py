@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.models import local_model
+from pipelines.artifacts.models import local_model
 
 BATCH = 16
 WARM_STEPS = 3
@@ -47,12 +47,12 @@ def ours(
     import torch.distributed as dist
 
     from sbert_core.encoder import Encoder
+    from sbert_core.training.base_model import starting_parts
+    from sbert_core.training.bi_encoder import Siamese
+    from sbert_core.training.distributed import World
     from sbert_core.training.loop import Loop, Recipe
-    from sbert_core.training.objectives import objective_of
-    from sbert_core.training.order import Order
-    from sbert_core.training.siamese import Siamese
-    from sbert_core.training.start import starting_parts
-    from sbert_core.training.world import World
+    from sbert_core.training.losses import objective_of
+    from sbert_core.training.sampler import Order
 
     torch.set_num_threads(threads)
     if size > 1:

@@ -18,12 +18,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from conftest import tiny_model, tiny_tokenizer
-from embedding import embed, rows_of, sentences, write_corpus
-from kills import descendants
 from ray.cluster_utils import Cluster
+from support.embedding import embed, rows_of, sentences, write_corpus
+from support.encoders import tiny_model, tiny_tokenizer
+from support.kills import descendants
 
-from pipelines.session import job_session
+from pipelines.runtime.session import job_session
 
 MOST_GROWN_MB = {"driver": 20.0, "gcs": 10.0, "raylet": 10.0}
 # The head remembers 100,000 dead actors and tasks by itself; so few that half an hour fills them.

@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-from embedding import published_bytes, rows_of, sentences, write_corpus
-from kills import Job, descendants
-from nodes import Nodes, long_form, raylet_of
-from synthetic import topical_vectors, write_vectors
-from test_kills import sabotaged
+from support.embedding import published_bytes, rows_of, sentences, write_corpus
+from support.kills import Job, descendants
+from support.nodes import Nodes, long_form, raylet_of
+from support.sabotage import sabotaged
+from support.synthetic import topical_vectors, write_vectors
 
-from pipelines.patience import patience
-from pipelines.room import num_fitting, wait_for_room
-from pipelines.session import job_session
+from pipelines.runtime.capacity import num_fitting, wait_for_room
+from pipelines.runtime.session import job_session
+from pipelines.runtime.wait_policy import patience
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 RAY = Path(sys.executable).parent / "ray"

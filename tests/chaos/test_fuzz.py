@@ -15,20 +15,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import broken
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from broken import FileCase, FolderCase, JobCase
-from broken_files import Lines, Parquet, plain_columns
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from support import broken
+from support.broken import FileCase, FolderCase, JobCase
+from support.broken_files import Lines, Parquet, plain_columns
 from torch import nn
 
-from pipelines.artifacts import MANIFEST
-from pipelines.cli import main
+from pipelines.cli.main import main
+from sbert_core.corpus.published import MANIFEST
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.folder import read_parts
+from sbert_core.encoder.checkpoint import read_parts
 from sbert_core.encoder.head import Dense, Normalize
 
 CASES = int(os.environ.get("SBERT_FUZZ_CASES", "60"))

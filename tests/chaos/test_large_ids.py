@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sbert_core.wide_texts import take_narrow, wide_array
+from sbert_core.large_strings import take_narrow, wide_array
 
 ID_BYTES = 32 * 2**20
 NUM_IDS = 68  # 2.1 GiB

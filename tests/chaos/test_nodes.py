@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from embedding import published_bytes, rows_of, sentences, write_corpus
-from kills import Job, descendants
-from nodes import ROUNDS, Nodes, Stage, calm, long_form, raylet_of, struck
-from s3 import free_ports
-from synthetic import topical_vectors, write_vectors
+from support.embedding import published_bytes, rows_of, sentences, write_corpus
+from support.kills import Job, descendants
+from support.nodes import ROUNDS, Nodes, Stage, calm, long_form, raylet_of, struck
+from support.s3 import free_ports
+from support.synthetic import topical_vectors, write_vectors
 
-from pipelines import prepare as prepare_job
-from pipelines.specs import PrepareSpec
+from pipelines.prepare import job as prepare_job
+from pipelines.prepare.spec import PrepareSpec
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(7200)]
 SEED = int(os.environ.get("SBERT_CHAOS_SEED", "7"))

@@ -6,10 +6,10 @@ import threading
 import time
 
 import pytest
-from embedding import embed, published_bytes, rows_of, sentences, write_corpus
-from kills import Job
-from nodes import long_form
-from s3 import BUCKET, NO_SERVER, WEED, S3Server
+from support.embedding import embed, published_bytes, rows_of, sentences, write_corpus
+from support.kills import Job
+from support.nodes import long_form
+from support.s3 import BUCKET, NO_SERVER, WEED, S3Server
 
 from sbert_core.storage import storage_at
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from embedding import published_bytes, quarantine_of, table_of, vectors_of
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,16 +28,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from small_corpus import CONDITIONS, SmallCorpus, plain_rows, read_rows, written
+from support.embedding import published_bytes, quarantine_of, table_of, vectors_of
+from support.small_corpus import CONDITIONS, SmallCorpus, plain_rows, read_rows, written
 
-from pipelines.artifacts import Artifact
-from pipelines.cli import main
-from pipelines.open_index import Index
-from sbert_core.corpus.rows import content_hash
+from pipelines.artifacts.reader import Artifact
+from pipelines.cli.main import main
+from pipelines.search.index import Index
+from sbert_core.corpus.parquet import content_hash
 from sbert_core.encoder import Encoder
+from sbert_core.encoder.chunking import Long
 from sbert_core.encoder.documents import encoded_documents
-from sbert_core.encoder.windows import Long
-from sbert_core.vectors.dtypes import VectorType, decoded, stored
+from sbert_core.vectors.quantize import VectorType, decoded, stored
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(7200)]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from deploy_files import DEPLOY, ROOT, containers, instructions, ray_cluster, ray_job, texts
+from support.deploy_files import DEPLOY, ROOT, containers, instructions, ray_cluster, ray_job, texts
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -4,7 +4,7 @@ import re
 import shlex
 
 import pytest
-from deploy_files import (
+from support.deploy_files import (
     DEPLOY,
     KUBERAY,
     README,
@@ -17,7 +17,7 @@ from deploy_files import (
     ray_job,
 )
 
-from pipelines.jobfile import JobFile
+from pipelines.run.jobfile import JobFile
 
 pytestmark = pytest.mark.timeout(60)
 

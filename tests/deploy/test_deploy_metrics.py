@@ -7,9 +7,9 @@ import subprocess
 from itertools import combinations
 
 import pytest
-from deploy_files import DEPLOY, README, documents
+from support.deploy_files import DEPLOY, README, documents
 
-from pipelines.metrics import METRICS
+from pipelines.runtime.metrics import METRICS
 
 pytestmark = pytest.mark.timeout(60)
 

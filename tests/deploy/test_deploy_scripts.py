@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy_files import DEPLOY, SCHEDULE_SCRIPT, SLURM_SCRIPT, manifest
+from support.deploy_files import DEPLOY, SCHEDULE_SCRIPT, SLURM_SCRIPT, manifest
 
 pytestmark = pytest.mark.timeout(120)
 

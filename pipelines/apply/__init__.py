@@ -1,0 +1,1 @@
+"""`sbert apply`: clusters and a corpus -> the corpus without the removed rows."""

@@ -1,1 +1,0 @@
-"""What is found out before work begins: places of a job file, the nodes of a cluster."""

@@ -1,0 +1,1 @@
+"""The command line: the only click, and the only sentences for users."""

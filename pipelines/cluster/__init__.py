@@ -1,0 +1,1 @@
+"""`sbert cluster`: pairs -> clusters, kept rows, a witness for every removed row."""

@@ -1,0 +1,1 @@
+"""`sbert dedup`: one file of texts -> the same file without near-duplicates."""

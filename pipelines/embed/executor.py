@@ -1,0 +1,289 @@
+"""The embed job's work on Ray: which tasks and actors run, on what resources, how errors come back.
+
+In:  units and what workers need to know of the job.
+Out: their counts. Everything else is in files.
+"""
+
+import contextlib
+import logging
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from ray.data import ActorPoolStrategy, DataContext
+
+from pipelines.embed.model import PinnedModel
+from pipelines.embed.plan import Plan
+from pipelines.embed.spec import EmbedSpec
+from pipelines.runtime.capacity import wait_for_room
+from pipelines.runtime.metrics import observe
+from pipelines.runtime.progress import Speeds, polled, progress
+from pipelines.runtime.session import is_embedded, job_session
+from pipelines.runtime.shutdown import stop_if_told
+from pipelines.runtime.tasks import as_they_come, in_order
+from pipelines.runtime.watchdog import ended_if_still
+from sbert_core.corpus.formats import TextFile
+from sbert_core.corpus.parquet import CorruptFile
+from sbert_core.corpus.reader import Reading
+from sbert_core.corpus.units import Unit
+from sbert_core.errors import InputRefused
+from sbert_core.storage import Storage, storage_at
+from workers.common.errors import raise_error_rows
+from workers.embed.actor import EncoderSetup, UnitEmbedder
+from workers.embed.fill import fill_unit
+from workers.embed.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
+from workers.embed.staging import stage_file
+from workers.embed.unit_job import UnitJob
+
+log = logging.getLogger(__name__)
+
+SCAN_ROWS = 1_000_000
+# Ray Data tries a unit again without end; the workers themselves count their deaths and give up.
+# An actor whose start fails with an error is counted here.
+MAX_START_DEATHS = 5
+IN_FLIGHT = 2  # units of an actor: one has the model, the other reads or writes
+
+
+class Fleet(contextlib.ExitStack):
+    """A Ray that is joined or started when the first task needs it, and left at the end."""
+
+    def __init__(self, spec: EmbedSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.num_actors = 0
+        self.num_done = 0
+        self.speeds = Speeds()
+        self._is_connected = False
+
+    def _connect(self) -> None:
+        if self._is_connected:
+            return
+        place = self.spec.out
+        if self.spec.plan:  # nothing may be written there
+            place = self.enter_context(tempfile.TemporaryDirectory(prefix="sbert-"))
+        self.enter_context(job_session(place, self.spec.address))
+        self._is_connected = True
+
+    # -- before the model ------------------------------------------------------------------------
+
+    def stage(self, calls: list[tuple]) -> list[TextFile | CorruptFile]:
+        """Rewrite files as Parquet; what each holds, or why it cannot be read."""
+        self._connect()
+        return in_order(stage_file, calls)
+
+    def scan(
+        self,
+        plan: Plan,
+        reading: Reading,
+        shuffle: Shuffle,
+        out: str,
+    ) -> dict[str, Any]:
+        """Hash all texts and ids, and settle who encodes what. Returns the fields of Counts."""
+        self._connect()
+        spans = _spans(plan.new_units)
+        total = sum(unit.num_rows for span in spans for unit in span)
+        counts = []
+        with progress("scan", total) as advance:
+            calls = [(reading, span, shuffle) for span in spans]
+            for _, found in as_they_come(scan_units, calls):
+                counts += found
+                advance(sum(count.num_rows for count in found), 0)
+        names = [span[0].name for span in spans]
+        linked = {link.data.path: (number, link) for number, link in plan.links.items()}
+        sources = []
+        for number, (name, _) in enumerate(plan.sources, start=len(plan.units)):
+            unit, link = linked.get(name, (None, None))
+            bad = link.quarantine.path if link is not None and link.quarantine else None
+            sources.append((out, name, number, unit, bad, shuffle))
+        in_order(scan_source, sources)
+        names += [f"source-{source[2]:06d}" for source in sources]
+        partitions = list(range(shuffle.num_partitions))
+        settled: list[PartitionCount] = in_order(
+            settle, [(shuffle, names, p, len(plan.units)) for p in partitions]
+        )
+        _refuse_repeated_ids(plan, reading, settled)
+        own_rows = sum((s.own_rows for s in settled), np.zeros(len(plan.units), np.int64))
+        own_chars = sum((s.own_chars for s in settled), np.zeros(len(plan.units), np.int64))
+        if not shuffle.with_texts:  # each unit finds its own repeats; all may be its own
+            for count in counts:
+                own_rows[count.unit], own_chars[count.unit] = count.num_valid, count.num_chars
+        storage_at(shuffle.place).delete([f"{shuffle.folder}/{kind}" for kind in ("texts", "ids")])
+        return {
+            "rows_in": {count.unit: count.num_rows for count in counts},
+            "own_rows": {n: int(rows) for n, rows in enumerate(own_rows)},
+            "own_chars": {n: int(chars) for n, chars in enumerate(own_chars)},
+            "num_valid": sum(count.num_valid for count in counts),
+            "num_chars": sum(count.num_chars for count in counts),
+            "num_distinct": sum(s.num_distinct for s in settled),
+            "num_reused": sum(s.num_reused for s in settled),
+        }
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def place_model(self, model: PinnedModel, storage: Storage, work: str) -> str:
+        """Where actors find the pinned model: its folder, or a copy beside the output's objects."""
+        if "://" not in storage.uri:
+            return model.folder
+        for path in Path(model.folder).rglob("*"):
+            if path.is_file():
+                name = path.relative_to(model.folder).as_posix()
+                storage.put(f"{work}/model/{name}", path.read_bytes())
+        return f"{storage.uri}/{work}/model"
+
+    def embed(
+        self, units: list[Unit], num_rows: int, num_tokens: int, job: UnitJob, setup: EncoderSetup
+    ) -> list[dict[str, Any]]:
+        """Pass 1 on warm actors; progress comes from a board they write on.
+
+        num_tokens: about how many; the time that is left follows from them.
+        """
+        self._connect()
+        num_gpus = self._gpus_per_actor()
+        wait_for_room({"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)})
+        self.num_actors = min(self._num_actors(num_gpus), len(units))
+        with (
+            progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance,
+            polled(job.generation, self.speeds.beside(advance)),
+            ended_if_still(self._progress),
+        ):
+            dataset = _units_dataset(units).map_batches(
+                UnitEmbedder,
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=self._pool(len(units)),
+                fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
+                num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
+                **({"num_gpus": num_gpus} if num_gpus else {}),
+            )
+            return self._watched(dataset, len(units))
+
+    def _pool(self, num_units: int) -> ActorPoolStrategy:
+        """As many actors as were asked for; else as many as fit now and, on a cluster, later."""
+        is_fixed = self.spec.actors is not None or is_embedded()
+        most = self.num_actors if is_fixed else max(self.num_actors, num_units)
+        return ActorPoolStrategy(
+            min_size=self.num_actors if is_fixed else 1,
+            max_size=most,
+            initial_size=self.num_actors,
+            max_tasks_in_flight_per_actor=IN_FLIGHT,
+            max_concurrent_calls_per_actor=2,
+            enable_true_multi_threading=True,
+        )
+
+    def _watched(self, dataset: Any, num_units: int) -> list[dict[str, Any]]:  # noqa: ANN401
+        """What became of all units, told to whoever watches as they end."""
+        began = time.time()
+        done: list[dict[str, Any]] = []
+        totals = dict.fromkeys(("num_bad", "num_deaths", "model_seconds"), 0.0)
+        for row in _rows(dataset):
+            stop_if_told()
+            done.append(row)
+            self.num_done = len(done)
+            for name in totals:
+                totals[name] += row[name]
+            if row["num_deaths"]:
+                fields = {"unit": row["unit"], "reason": "worker died"}
+                log.warning(
+                    "unit %d took %d tries", row["unit"], row["num_deaths"] + 1, extra=fields
+                )
+            observe(
+                "embed",
+                units_done=len(done),
+                units_total=num_units,
+                queue_depth=max(0, num_units - len(done) - IN_FLIGHT * self.num_actors),
+                quarantined_rows_total=totals["num_bad"],
+                retries_total=totals["num_deaths"],
+                actor_busy_share=totals["model_seconds"]
+                / max(1e-9, time.time() - began)
+                / self.num_actors,
+            )
+        return done
+
+    def _progress(self) -> tuple[int, int]:
+        return self.num_done, self.speeds.tokens
+
+    def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
+        """Pass 2 in plain tasks: reading and writing, no model."""
+        self._connect()
+        with progress("fill", sum(unit.num_rows for unit in units)) as advance:
+            for number, _ in as_they_come(fill_unit, [(job, dim, unit) for unit in units]):
+                advance(units[number].num_rows, 0)
+
+    def _gpus_per_actor(self) -> float:
+        if self.spec.gpus_per_actor is not None:
+            return self.spec.gpus_per_actor
+        return 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+
+    def _num_actors(self, num_gpus: float) -> int:
+        if self.spec.actors is not None:
+            return self.spec.actors
+        found = ray.cluster_resources()
+        if num_gpus:
+            return max(1, int(found.get("GPU", 0) / num_gpus))
+        return max(1, int(found["CPU"] - 1) // self.spec.cpus_per_actor)
+
+
+def _spans(units: list[Unit]) -> list[list[Unit]]:
+    """Consecutive units of one file, up to a million rows together: a row group is decoded once."""
+    spans: list[list[Unit]] = []
+    for unit in units:
+        last = spans[-1] if spans else []
+        fits = sum(u.num_rows for u in last) + unit.num_rows <= SCAN_ROWS
+        if last and last[-1].path == unit.path and fits:
+            last.append(unit)
+        else:
+            spans.append([unit])
+    return spans
+
+
+def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCount]) -> None:
+    repeated = next((s.repeated_ids for s in settled if s.repeated_ids), None)
+    if repeated is None:
+        return
+    places = []
+    for number, row in repeated:
+        unit = plan.units[number]
+        if number in plan.links:
+            places.append((None, f"{unit.path} (unchanged)"))
+            continue
+        rows = reading.read(unit.path, unit.first_row + row, 1)
+        places.append(
+            (
+                rows.ids[0].as_py() if rows.ids is not None else None,
+                f"{unit.path} row {unit.first_row + row}",
+            )
+        )
+    name = next((value for value, _ in places if value is not None), "?")
+    raise InputRefused(
+        f"id {name!r} occurs twice: {' and '.join(where for _, where in places)}; make ids unique, "
+        "name another --id-column, or use --id content"
+    )
+
+
+def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
+    """One unit, one row, one block: a unit is the piece that is tried again."""
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # our own lines say how far it is
+    context = DataContext.get_current()
+    context.target_max_block_size = None
+    context.enable_progress_bars = False
+    context.memory_usage_poll_interval_s = None
+    context.execution_no_progress_timeout_s = -1  # it sees units alone; see ended_if_still
+    context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
+    # A pool that may grow does when all actors have what they can hold; by itself Ray Data waits
+    # for more than IN_FLIGHT allows.
+    context.autoscaling_config.actor_pool_util_upscaling_threshold = 1.0
+    rows = [
+        {"number": u.number, "path": u.path, "first_row": u.first_row, "num_rows": u.num_rows}
+        for u in units
+    ]
+    return ray.data.from_items(rows, override_num_blocks=len(rows))
+
+
+def _rows(dataset: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        raise_error_rows(batch)
+        yield from batch.to_pylist()

@@ -1,0 +1,1 @@
+"""`sbert evaluate`: models and benchmark files -> a table of scores."""

@@ -1,0 +1,1 @@
+"""`sbert export`: vectors -> files that a vector store loads."""

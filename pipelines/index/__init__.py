@@ -1,0 +1,1 @@
+"""`sbert index`: vectors -> HNSW or FAISS shards and a card with measured recall."""

@@ -1,1 +1,0 @@
-"""The parts of the index job: plan, notes, update, measurement, card."""

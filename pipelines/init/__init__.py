@@ -1,0 +1,1 @@
+"""`sbert init`: a commented job file to begin with."""

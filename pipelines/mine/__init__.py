@@ -1,0 +1,1 @@
+"""`sbert mine`: ranking shards -> the same shards with hard negatives."""

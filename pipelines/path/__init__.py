@@ -1,0 +1,1 @@
+"""`sbert path`: an artifact -> the folder of its published data files."""

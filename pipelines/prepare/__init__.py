@@ -1,0 +1,1 @@
+"""`sbert prepare`: labelled files -> token-balanced training shards."""

@@ -1,0 +1,1 @@
+"""`sbert report`: artifacts -> one self-contained HTML page and its data as JSON."""

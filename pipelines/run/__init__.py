@@ -1,0 +1,1 @@
+"""`sbert run`: a job file -> its stages in order, gates, one report."""

@@ -1,0 +1,1 @@
+"""Ray, signals, time, waiting, progress, logs: what every stage runs on."""

@@ -1,0 +1,1 @@
+"""`sbert search`: an index and queries -> hits, optionally reranked."""

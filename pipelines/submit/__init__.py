@@ -1,0 +1,1 @@
+"""`sbert submit`: a job file -> a Ray job on a cluster, followed to its exit code."""

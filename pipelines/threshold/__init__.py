@@ -1,0 +1,1 @@
+"""`sbert threshold`: vectors or pairs -> what a cosine threshold would mean."""

@@ -1,0 +1,133 @@
+"""How a job reads its corpus: which columns make the text, the id and the payload.
+
+In:  a Reading and a unit.
+Out: Rows: raw row numbers, ids, texts and carried columns of the rows that belong to the job.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from sbert_core.corpus.columns import FIELD
+from sbert_core.corpus.files import CorpusFile
+from sbert_core.corpus.parquet import (
+    Text,
+    spelled_out,
+    stream_rows,
+    texts_of,
+    without_bad_bytes,
+)
+from sbert_core.corpus.row_filter import Where
+from sbert_core.storage import storage_at
+
+
+class IdKind(StrEnum):
+    """Where ids come from."""
+
+    COLUMN = "column"
+    POSITION = "position"
+    CONTENT = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of one file, in order. `ids` is None where ids follow from the content."""
+
+    path: str
+    row: np.ndarray
+    ids: pa.Array | None
+    texts: list[Text]
+    carried: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Columns of a corpus in their roles.
+
+    carry: by the name each is published under.
+    staged: name in `staging` of the Parquet copy of each file that is none itself.
+    partition_types: hive partition columns, numbers where all their values are.
+    """
+
+    root: str
+    template: str
+    id_kind: IdKind
+    id_column: str | None
+    carry: dict[str, str]
+    where: Where | None
+    partition_types: dict[str, str]
+    staging: str = ""
+    staged: dict[str, str]
+
+    @property
+    def text_columns(self) -> list[str]:
+        return list(dict.fromkeys(FIELD.findall(self.template)))
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column the job touches."""
+        ids = [self.id_column] if self.id_column is not None else []
+        where = self.where.columns if self.where else ()
+        return list(dict.fromkeys([*self.text_columns, *ids, *self.carry.values(), *where]))
+
+    def stream(self, path: str, first: int, num_rows: int) -> Iterator[Rows]:
+        """The range's rows in batches of a few thousand."""
+        partitions = CorpusFile(path, 0, "").partitions
+        stored = [name for name in self.columns if name not in self.partition_types]
+        place, name = (
+            (self.staging, self.staged[path]) if path in self.staged else (self.root, path)
+        )
+        row = first
+        for batch in stream_rows(storage_at(place), name, first, num_rows, stored):
+            columns: dict[str, pa.Array] = {name: batch.column(name) for name in stored}
+            for key, kind in self.partition_types.items():
+                if key in self.columns:
+                    value = pa.scalar(partitions[key], pa.string()).cast(kind)
+                    columns[key] = pa.repeat(value, batch.num_rows)
+            yield self._rows(path, np.arange(row, row + batch.num_rows), columns)
+            row += batch.num_rows
+
+    def read(self, path: str, first: int, num_rows: int) -> Rows:
+        """The whole range at once."""
+        pieces = list(self.stream(path, first, num_rows))
+        ids = [piece.ids for piece in pieces]
+        return Rows(
+            path=path,
+            row=np.concatenate([np.empty(0, np.int64), *(piece.row for piece in pieces)]),
+            ids=_joined(ids) if ids and ids[0] is not None else None,
+            texts=[text for piece in pieces for text in piece.texts],
+            carried={name: _joined([p.carried[name] for p in pieces]) for name in self.carry}
+            if pieces
+            else {},
+        )
+
+    def _rows(self, path: str, row: np.ndarray, columns: dict[str, pa.Array]) -> Rows:
+        if self.where is not None:
+            kept = np.flatnonzero(self.where.mask(columns, f"{path}: where"))
+            row = row[kept]
+            columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+        published = {column: _plain(columns[column]) for column in self.carry.values()}
+        ids = None
+        if self.id_column is not None:
+            published[self.id_column] = _plain(columns[self.id_column])
+            ids = spelled_out(published[self.id_column])
+        elif self.id_kind is IdKind.POSITION:
+            ids = pa.array([f"{path}#{number}" for number in row], pa.string())
+        texts = without_bad_bytes(texts_of(columns, self.template), published)
+        carried = {name: published[column] for name, column in self.carry.items()}
+        return Rows(path=path, row=row, ids=ids, texts=texts, carried=carried)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Dictionaries differ between files and batches; their values do not."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _joined(pieces: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(pieces)

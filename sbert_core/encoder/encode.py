@@ -1,0 +1,198 @@
+"""One pass of texts through an encoder: distinct texts -> windows -> batches -> vectors.
+
+In:  an encoder and texts of any kind.
+Out: Encoded: vectors in input order and the account of every text and token.
+
+Tokenising runs a window ahead of the model; a window is large enough that sorting by length
+inside it leaves little to gain, and small enough that a corpus of any size fits.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from sbert_core.encoder.batching import Batch
+from sbert_core.encoder.result import Encoded
+from sbert_core.encoder.tokenizer import Tokens
+from sbert_core.text import invalid_reason
+from sbert_core.threads import ahead, on_threads
+
+log = logging.getLogger(__name__)
+
+# The larger a window, the more texts share a length and with it an attention call.
+WINDOW_TEXTS = 4096
+WINDOW_CHARS = 8_000_000
+
+Progress = Callable[[int, int], None]
+
+
+class BatchEncoder(Protocol):
+    """What a pass needs of an encoder."""
+
+    token_budget: int
+
+    @property
+    def num_at_once(self) -> int: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def tokens_of(self, texts: list[str]) -> list[Tokens]: ...
+
+    def batches_of(self, lengths: np.ndarray) -> list[np.ndarray]: ...
+
+    def vectors_of(self, batch: Batch, normalize: bool, num_skipped: int) -> np.ndarray: ...
+
+
+def encoded_texts(
+    encoder: BatchEncoder,
+    texts: Sequence[object],
+    *,
+    prompt: str = "",
+    num_skipped: int = 0,
+    normalize: bool = True,
+    progress: Progress | None = None,
+) -> Encoded:
+    """Encode each distinct valid text once and deal the vectors out to all rows."""
+    reasons = {row: why for row, text in enumerate(texts) if (why := invalid_reason(text))}
+    numbers: dict[object, int] = {}
+    number = np.array(
+        [
+            -1 if row in reasons else numbers.setdefault(text, len(numbers))
+            for row, text in enumerate(texts)
+        ],
+        dtype=np.int64,
+    )
+    distinct = [str.__str__(text) for text in numbers]  # an Enum of strings has a str of its own
+    one_pass = _Pass(encoder, distinct, prompt, num_skipped, normalize)
+    one_pass.run(progress)
+    if one_pass.reasons:
+        rows = np.flatnonzero(np.isin(number, list(one_pass.reasons))).tolist()
+        reasons |= {row: one_pass.reasons[int(number[row])] for row in rows}
+    return Encoded(
+        vectors=_dealt(one_pass.vectors, number, np.nan),
+        num_tokens=_dealt(one_pass.num_tokens, number, 0),
+        num_lost_tokens=_dealt(one_pass.num_lost, number, 0),
+        reasons=dict(sorted(reasons.items())),
+        distinct_lengths=one_pass.num_tokens[one_pass.num_tokens > 0],
+        num_unknown_tokens=one_pass.num_unknown,
+    )
+
+
+def _dealt(values: np.ndarray, number: np.ndarray, missing: float) -> np.ndarray:
+    """values[number], with `missing` where the number is -1; no copy if nothing repeats."""
+    if len(number) == len(values) and np.array_equal(number, np.arange(len(values))):
+        return values
+    dealt = np.full((len(number), *values.shape[1:]), missing, dtype=values.dtype)
+    known = number >= 0
+    dealt[known] = values[number[known]]
+    return dealt
+
+
+class _Pass:
+    """Arrays of one pass over distinct texts, filled in by batches in any order."""
+
+    def __init__(
+        self,
+        encoder: BatchEncoder,
+        texts: list[str],
+        prompt: str,
+        num_skipped: int,
+        normalize: bool,
+    ) -> None:
+        self.encoder = encoder
+        self.texts = texts
+        self.prompt = prompt
+        self.num_skipped = num_skipped
+        self.normalize = normalize
+        self.vectors = np.full((len(texts), encoder.dim), np.nan, dtype=np.float32)
+        self.num_tokens = np.zeros(len(texts), dtype=np.int64)
+        self.num_lost = np.zeros(len(texts), dtype=np.int64)
+        self.num_unknown = 0
+        self.reasons: dict[int, str] = {}
+        self.progress: Progress | None = None
+
+    def run(self, progress: Progress | None) -> None:
+        self.progress = progress
+        with torch_threads_restored(), closing(self._batches()) as batches:
+            on_threads(self._encode, batches, self.encoder.num_at_once)
+
+    def _windows(self) -> Iterator[tuple[int, list[Tokens]]]:
+        """Tokens of the next texts, with the number of the first."""
+        first, num_chars = 0, 0
+        for number, text in enumerate(self.texts, start=1):
+            num_chars += len(text)
+            is_full = number - first == WINDOW_TEXTS or num_chars >= WINDOW_CHARS
+            if is_full or number == len(self.texts):
+                window = [self.prompt + text for text in self.texts[first:number]]
+                yield first, self.encoder.tokens_of(window)
+                first, num_chars = number, 0
+
+    def _batches(self) -> Generator[Batch, None, None]:
+        nothing = self.encoder.tokens_of([self.prompt])[0]
+        for first, window in ahead(self._windows()):
+            rows = []
+            for row, tokens in enumerate(window, start=first):
+                if (reason := self._reason(row, tokens, nothing)) is not None:
+                    self.reasons[row] = reason
+                    continue
+                rows.append(row)
+                self.num_tokens[row] = len(tokens.ids)
+                self.num_lost[row] = tokens.num_lost
+                self.num_unknown += tokens.num_unknown
+            lengths = self.num_tokens[rows]
+            for chosen in self.encoder.batches_of(lengths):
+                batch_rows = np.array(rows)[chosen]
+                yield Batch.of(batch_rows, [window[row - first].ids for row in batch_rows])
+
+    def _reason(self, row: int, tokens: Tokens, nothing: Tokens) -> str | None:
+        """Why these tokens cannot be encoded, if so; `nothing` are those of the prompt alone."""
+        if tokens.reason is not None or not np.array_equal(tokens.ids, nothing.ids):
+            return tokens.reason
+        alone, empty = self.encoder.tokens_of([self.texts[row], ""])
+        has_tokens = len(alone.ids) > len(empty.ids)  # the prompt and a text may merge into one
+        return None if has_tokens else "no tokens: the tokenizer drops every character"
+
+    def _encode(self, batch: Batch) -> None:
+        vectors = self._vectors_or_none(batch)
+        if vectors is None:
+            for half in batch.halves():
+                self._encode(half)
+            return
+        is_finite = np.isfinite(vectors).all(axis=1)
+        self.vectors[batch.rows[is_finite]] = vectors[is_finite]
+        for row in batch.rows[~is_finite].tolist():
+            self.reasons[row] = "the model's output is not finite"
+        if self.progress is not None:
+            self.progress(len(batch.rows), batch.num_tokens)
+
+    def _vectors_or_none(self, batch: Batch) -> np.ndarray | None:
+        """None if the device ran out of memory: the budget is halved and the batch is to be."""
+        try:
+            return self.encoder.vectors_of(batch, self.normalize, self.num_skipped)
+        except torch.OutOfMemoryError:
+            if len(batch.rows) == 1:
+                raise
+        torch.cuda.empty_cache()
+        budget = min(self.encoder.token_budget, max(1, batch.num_tokens // 2))
+        if budget < self.encoder.token_budget:
+            log.warning(
+                "out of memory with %d tokens; token budget halved to %d", batch.num_tokens, budget
+            )
+        self.encoder.token_budget = budget
+        return None
+
+
+@contextmanager
+def torch_threads_restored() -> Iterator[None]:
+    """Encoding sets torch to one thread per batch; give the process its own setting back."""
+    saved = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        if saved != 1:
+            torch.set_num_threads(saved)

@@ -1,0 +1,1 @@
+"""Approximate nearest-neighbour search: HNSW and FAISS shards, their build and recall."""

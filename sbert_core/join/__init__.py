@@ -1,0 +1,1 @@
+"""All-pairs similarity: bounded exact join, IVF cells with a certificate, top-k."""

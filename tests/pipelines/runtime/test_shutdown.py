@@ -1,0 +1,84 @@
+"""Jobs that are told to stop do; so do those that stand still, but not those that are slow."""
+
+import itertools
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from pipelines.runtime.watchdog import ended_if_still
+
+pytestmark = pytest.mark.timeout(60)
+
+JOB = """
+import os, signal, threading
+from contextlib import suppress
+import pipelines.init.job
+from pipelines.cli.exit_codes import run_call
+from pipelines.runtime.watchdog import ended_if_still
+from pipelines.runtime.shutdown import stop_if_told
+
+def run():
+{body}
+
+pipelines.init.job.run = run
+run_call("init", False, False)
+"""
+# The main thread waits for something that never comes, as it does inside a stuck Ray.
+STILL = """
+    with ended_if_still(lambda: 0, seconds=0.5):
+        threading.Event().wait()
+"""
+# Ctrl-C comes while a library runs that swallows it.
+SWALLOWED = """
+    with suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+    while True:
+        stop_if_told()
+"""
+
+
+# What a shell does for a command with & at its end.
+BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$0" "$@"']
+# Ctrl-C comes in the background of a shell, where it means somebody else.
+IGNORED = """
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def ended(body: str, code: int = 3, start: Sequence[str] = ()) -> list[str]:
+    """What a job says that ends with a code."""
+    words = [*start, sys.executable, "-c", JOB.format(body=body)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50)
+    assert done.returncode == code, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_standing_still_ends_with_saved_work():
+    reason, last = ended(STILL)
+    assert "nothing was done for" in reason and "lack of memory" in reason
+    assert "the same command goes on" in last
+
+
+def test_a_swallowed_interrupt_is_not_forgotten():
+    [last] = ended(SWALLOWED)
+    assert "the same command goes on" in last
+
+
+def test_interrupt_in_the_background_is_ignored_and_the_log_says_so():
+    [line] = ended(IGNORED, code=0, start=BACKGROUND)
+    assert "INFO SIGINT is ignored" in line
+
+
+def test_slow_progress_goes_on(monkeypatch):
+    """The signal would come within 0.3 s if a look that differs did not count."""
+    is_ended = threading.Event()
+    monkeypatch.setattr("os.kill", lambda pid, number: is_ended.set())
+    counted = itertools.count()
+    with ended_if_still(lambda: next(counted) // 30, seconds=0.3):
+        assert not is_ended.wait(1.5)
+    with ended_if_still(lambda: 0, seconds=0.3):
+        assert is_ended.wait(5)

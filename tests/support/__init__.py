@@ -1,0 +1,1 @@
+"""Helpers of the tests: encoders, corpora, servers and processes to kill."""

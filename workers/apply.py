@@ -1,0 +1,116 @@
+"""Task of `sbert apply`: one corpus file -> the same file without removed rows."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sbert_core.corpus.drop_rows import write_without
+from sbert_core.corpus.files import CorpusFile, Format
+from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.parquet import opened
+from sbert_core.corpus.records import count_rows
+from sbert_core.storage import Storage, storage_at
+
+HASHED_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyJob:
+    """Where from and where to. id_column: None where rows are known by their numbers.
+
+    data, work: folders below `out` for the files and for a note of each that is finished.
+    """
+
+    corpus: str
+    out: str
+    data: str
+    work: str
+    id_column: str | None
+
+    def note_name(self, file: CorpusFile) -> str:
+        name = hashlib.sha256(file.path.encode()).hexdigest()[:24]
+        return f"{self.work}/{name}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Ids of all rows that go, or their numbers by file."""
+
+    ids: pa.Array
+    rows: dict[str, np.ndarray]
+
+
+def apply_to_file(
+    job: ApplyJob, file: CorpusFile, removed: Removed, before: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Write the file, or link the one of the last generation if it is the same; a note of it.
+
+    before: what the published manifest lists under the file's name.
+    """
+    source, out = storage_at(job.corpus), storage_at(job.out)
+    if job.id_column is None:
+        rows, num_rows = np.unique(removed.rows.get(file.path, np.empty(0, np.int64))), None
+    else:
+        ids = _ids(source, file, job.id_column)
+        goes = pc.is_in(ids.cast(removed.ids.type), removed.ids)
+        rows, num_rows = np.flatnonzero(goes.to_numpy(zero_copy_only=False)), len(ids)
+    made_from = {
+        **asdict(file),
+        "removed": len(rows),
+        "removed_sha256": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest(),
+    }
+    name = f"{job.data}/{file.path}"
+    if before is not None and _is_same(out, before, made_from):
+        out.link(before["path"], name)
+        note = {**before, "path": name}
+    else:
+        made_from["rows"] = _num_rows(source, file) if num_rows is None else num_rows
+        written = _write(source, out, file, rows, made_from["rows"], name)
+        note = {"path": name, **written, "source": made_from}
+    out.put(job.note_name(file), json.dumps(note).encode())
+    return note
+
+
+def _is_same(out: Storage, before: dict[str, Any], made_from: dict[str, Any]) -> bool:
+    """Was it made of the same file and rows, and is it still what was published?"""
+    source, found = before["source"], out.stat(before["path"])
+    if not made_from.items() <= source.items() or found is None or found.size != before["bytes"]:
+        return False
+    if before["rows"] + source["removed"] != source["rows"]:
+        return False
+    sha256 = hashlib.sha256()
+    with out.open(before["path"]) as file:
+        while data := file.read(HASHED_BYTES):
+            sha256.update(data)
+    return sha256.hexdigest() == before["sha256"]
+
+
+def _write(
+    source: Storage, out: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, name: str
+) -> dict[str, Any]:
+    with out.work_folder() as folder:
+        path = Path(folder) / "kept"
+        num_kept = write_without(source, file, rows, num_rows, path)
+        with path.open("rb") as made:
+            sha256 = hashlib.file_digest(made, "sha256").hexdigest()
+        size = path.stat().st_size
+        out.put_file(name, path)
+    return {"rows": num_kept, "sha256": sha256, "bytes": size}
+
+
+def _ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:
+    ids = whole_table(source, file, [column])[column].combine_chunks()
+    return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
+
+
+def _num_rows(source: Storage, file: CorpusFile) -> int:
+    if file.format is Format.PARQUET:
+        with opened(source, file.path) as parquet:
+            return parquet.metadata.num_rows
+    return count_rows(source, file)

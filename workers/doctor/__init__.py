@@ -1,0 +1,1 @@
+"""Checks that `sbert doctor` runs on each node."""

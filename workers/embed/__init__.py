@@ -1,0 +1,1 @@
+"""Ray actors and tasks of `sbert embed`."""

@@ -1,0 +1,1 @@
+"""Ray tasks of `sbert pairs`."""
