@@ -1,4 +1,4 @@
-"""Hits of an index against exact ones -> recall with an interval.
+"""Hits of an index against exact ones -> recall with a confidence interval.
 
 A query's recall@k is the share of the k best cosines that were found; a hit as good as the k-th
 best counts, whichever of several equal rows it is. Queries are the sample, not single hits: the
@@ -18,7 +18,7 @@ COS_SLACK = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """A mean over queries, and the interval that holds the true one in 95 of 100 samples."""
+    """Mean recall over queries, and the interval that holds the true one in 95 of 100 samples."""
 
     value: float
     low: float
@@ -27,27 +27,31 @@ class Recall:
 
 
 def query_recalls(found: Hits, exact: Hits, k: int) -> np.ndarray:
-    """The recall@k of each query; 1 where there is nothing to find."""
+    """The recall@k of each query; 1 where there is nothing to find.
+
+    found: hits of the index, exact: those of brute force, both with at least k places.
+    """
     num_true = (exact.rows[:, :k] >= 0).sum(1)
     last = np.take_along_axis(exact.cos, np.maximum(num_true - 1, 0)[:, None], 1)
     good = (found.rows[:, :k] >= 0) & (found.cos[:, :k] >= last - COS_SLACK)
     return np.where(num_true, good.sum(1) / np.maximum(num_true, 1), 1.0)
 
 
-def recall_of(recalls: np.ndarray, k: int, confidence: float = 0.95) -> Recall:
-    """Mean and interval of per-query recalls.
+def estimate_recall(recalls: np.ndarray, k: int, confidence: float = 0.95) -> Recall:
+    """Mean and interval of per-query recalls@k.
 
     Wilson's interval for a share, with as many trials as the spread of queries is worth: between
-    one a query (all or nothing) and k (each hit for itself). One trial more, at half, keeps the
-    spread of a sample without misses from being nothing.
+    one per query (all or nothing) and k (each hit for itself). One more query of recall 0.5 keeps
+    the spread of a sample without misses above zero.
     """
-    number = len(recalls)
+    num_queries = len(recalls)
     z = float(norm.ppf(0.5 + confidence / 2))
     mean = float(recalls.mean())
     padded = np.append(recalls, 0.5)
     share, spread = float(padded.mean()), float(padded.var(ddof=1))
     worth = share * (1 - share) / spread if spread else 1.0
-    trials = number * min(max(worth, 1.0), k)
+    trials = num_queries * min(max(worth, 1.0), k)
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(mean * (1 - mean) / trials + z**2 / (4 * trials**2))
-    return Recall(mean, max(0.0, float(middle - half)), min(1.0, float(middle + half)), number)
+    low, high = max(0.0, float(middle - half)), min(1.0, float(middle + half))
+    return Recall(mean, low, high, num_queries)

@@ -19,21 +19,22 @@ def rounded_keys(vectors: np.ndarray) -> list[bytes]:
     return [hashlib.blake2b(row.tobytes(), digest_size=KEY_BYTES).digest() for row in steps]
 
 
-class Nodes:
-    """Numbers for distinct vectors, in the order in which they are first seen."""
+class VectorDeduper:
+    """Node numbers of distinct vectors, in the order in which they are first added."""
 
     def __init__(self) -> None:
-        self._node: dict[bytes, int] = {}
+        self._nodes: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        return len(self._node)
+        """Distinct vectors so far."""
+        return len(self._nodes)
 
-    def numbered(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The node of each vector, and the places of those that made a new one."""
-        before = len(self._node)
-        number = self._node.setdefault
+    def assign_nodes(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The node of each vector, and the positions of those that made a new node."""
+        before = len(self._nodes)
+        assign = self._nodes.setdefault
         nodes = np.fromiter(
-            (number(key, len(self._node)) for key in rounded_keys(vectors)), np.int64, len(vectors)
+            (assign(key, len(self._nodes)) for key in rounded_keys(vectors)), np.int64, len(vectors)
         )
         new = np.flatnonzero(nodes >= before)
         return nodes, new[np.unique(nodes[new], return_index=True)[1]]

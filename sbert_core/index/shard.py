@@ -3,12 +3,12 @@
     NAME.hnsw / .faiss   distinct vectors, a plain file of its library
     NAME.rows.arrow      every row, sorted by node and id: node, own, is_dead, then the columns of
                          the vectors artifact without the vector, at last its part. The first three
-                         and the last are found by place: carried columns may have any name
-    NAME.own.npy         vectors the index does not hold as they are: of rows that were collapsed
-                         into another's, and of all rows if the index is lossy
+                         and the last are found by position: carried columns may have any name
+    NAME.own.npy         exact vectors: those the index does not hold as they are, of rows that
+                         share another row's node, and of all rows if the index is lossy
 
 In:  queries.
-Out: rows with their own cosines.
+Out: rows with the cosines of their exact vectors.
 """
 
 from dataclasses import dataclass
@@ -17,108 +17,111 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.index.hits import NOTHING, Hits, best_of, nothing, products
-from sbert_core.index.kinds import VectorIndex
+from sbert_core.index.base import VectorIndex
+from sbert_core.index.hits import NO_ROW, Hits, empty_hits, inner_products, merge_hits
 
 NODE, OWN, IS_DEAD, PART = "node", "own", "is_dead", "part"
-NUM_BEFORE = 3  # columns of the index's own before those of the vectors artifact
-# A lossy index is asked for this many times k; the best k by their own cosines remain.
+NUM_BEFORE = 3  # columns the index adds before those of the vectors artifact
+# A lossy index is searched for this many times k; the best k by exact cosine remain.
 LOSSY_FACTOR = 8
-# Rows behind one node are alike, so of a lossy index twice k nodes are enough to unfold.
+# Rows behind one node are alike, so of a lossy index twice k nodes are enough to expand.
 NEAR_FACTOR = 2
-SCORED_ROWS = 1_000_000  # at a time
+SCORED_ROWS = 1_000_000  # exact cosines computed at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
-    """Rows behind each node, those that may be found only."""
+class NodeRows:
+    """Rows behind each node that a search may return: rows[first[n] : first[n] + count[n]]."""
 
     rows: np.ndarray  # by node
     first: np.ndarray
     count: np.ndarray
 
     @classmethod
-    def of(cls, node: np.ndarray, is_wanted: np.ndarray, num_nodes: int) -> "Members":
-        rows = np.flatnonzero(is_wanted)
+    def group(cls, node: np.ndarray, mask: np.ndarray, num_nodes: int) -> "NodeRows":
+        """Group the rows of a mask. node: of each row, rising."""
+        rows = np.flatnonzero(mask)
         count = np.bincount(node[rows], minlength=num_nodes)
         return cls(rows, np.cumsum(count) - count, count)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRows:
-    """Rows of a shard: where each is in the index, and what the vectors artifact has of it.
+    """Rows of a shard: where each is in the index, and its columns of the vectors artifact.
 
-    own: place of the row's own vector, NOTHING if the index holds it as it is.
+    exact: position of the row's vector among the exact ones, NO_ROW if the index holds it as it is.
     part: file of the vectors artifact, by the first digits of its sha256.
-    columns: of the vectors artifact, apart from the others so that names cannot meet.
+    columns: of the vectors artifact, in a table of their own so that names cannot collide.
     """
 
     node: np.ndarray
-    own: np.ndarray
+    exact: np.ndarray
     is_dead: np.ndarray
     part: pa.ChunkedArray
     columns: pa.Table
 
     @classmethod
     def read(cls, path: Path) -> "ShardRows":
-        """The file is mapped, not read."""
-        return cls.of(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+        """Map the file; pages are loaded when they are used."""
+        return cls.from_table(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
 
     @classmethod
-    def of(cls, table: pa.Table) -> "ShardRows":
-        node, own, is_dead = table.columns[:NUM_BEFORE]
+    def from_table(cls, table: pa.Table) -> "ShardRows":
+        """The inverse of `to_table`."""
+        node, exact, is_dead = table.columns[:NUM_BEFORE]
         return cls(
             node.to_numpy(),
-            own.to_numpy(),
+            exact.to_numpy(),
             is_dead.to_numpy(zero_copy_only=False),
             table.columns[-1],
             table.select(list(range(NUM_BEFORE, table.num_columns - 1))),
         )
 
-    def table(self) -> pa.Table:
-        before = [pa.array(values) for values in (self.node, self.own, self.is_dead)]
+    def to_table(self) -> pa.Table:
+        """All columns in the order of the file."""
+        before = [pa.array(values) for values in (self.node, self.exact, self.is_dead)]
         names = [pa.field(n, b.type) for n, b in zip((NODE, OWN, IS_DEAD), before, strict=True)]
         known = self.columns.schema
         schema = pa.schema([*names, *known, pa.field(PART, pa.string())], metadata=known.metadata)
         return pa.table([*before, *self.columns.columns, self.part], schema=schema)
 
     def write(self, path: Path) -> None:
-        """A file that can be mapped."""
-        table = self.table().combine_chunks()
+        """Write an Arrow file that can be mapped."""
+        table = self.to_table().combine_chunks()
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
 
 
 class Shard:
-    """An opened shard. rows: the columns of the vectors artifact, by number of the row."""
+    """A shard opened for search. rows: the columns of the vectors artifact, by row number."""
 
-    def __init__(self, index: VectorIndex, rows: ShardRows, own: np.ndarray) -> None:
+    def __init__(self, index: VectorIndex, rows: ShardRows, exact_vectors: np.ndarray) -> None:
         self.index = index
         self.rows = rows.columns
-        self._own = own
+        self._exact_vectors = exact_vectors
         self._node = rows.node
-        self._place = rows.own
+        self._exact = rows.exact
         self._is_live = ~rows.is_dead
-        self._members = Members.of(self._node, self._is_live, index.num_nodes)
-        self._has_own = np.zeros(index.num_nodes, bool)
-        self._has_own[self._node[self._place >= 0]] = True
-        dead = np.flatnonzero(self._members.count == 0)
+        self._node_rows = NodeRows.group(self._node, self._is_live, index.num_nodes)
+        self._has_exact = np.zeros(index.num_nodes, bool)
+        self._has_exact[self._node[self._exact >= 0]] = True
+        dead = np.flatnonzero(self._node_rows.count == 0)
         if len(dead):
             index.hide(dead)
 
     @classmethod
-    def read(cls, index: VectorIndex, rows: Path, own: Path) -> "Shard":
-        """Rows and own vectors are mapped, not read."""
-        vectors = np.load(own, mmap_mode="r")
-        return cls(index, ShardRows.read(rows), vectors)
+    def read(cls, index: VectorIndex, rows: Path, exact: Path) -> "Shard":
+        """Open a shard; the files of rows and exact vectors are mapped, not read."""
+        return cls(index, ShardRows.read(rows), np.load(exact, mmap_mode="r"))
 
     @property
     def num_rows(self) -> int:
-        return self.rows.num_rows
+        return int(self.rows.num_rows)
 
     @property
     def num_live(self) -> int:
-        return len(self._members.rows)
+        """Rows that are not dead."""
+        return len(self._node_rows.rows)
 
     def search(
         self,
@@ -127,119 +130,132 @@ class Shard:
         effort: int,
         *,
         threads: int = 1,
-        wanted: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
     ) -> Hits:
-        """The k best rows of each query; fewer if there are fewer.
+        """The k best live rows of each query; places are empty if there are fewer.
 
-        wanted: which rows may be found; all by default.
+        mask: which rows may be found; all by default.
         """
-        # The last place shows ties and no more, so it is not multiplied.
+        # The last place only shows ties with what follows, so it is not multiplied.
         depth = (k - 1) * LOSSY_FACTOR + 1 if self.index.is_lossy else k
-        if wanted is None:
-            members = self._members
+        if mask is None:
+            node_rows = self._node_rows
             found = self.index.search(queries, depth, effort, threads)
         else:
-            members = Members.of(self._node, wanted & self._is_live, self.index.num_nodes)
-            found = self.index.search_among(queries, depth, effort, members.count > 0)
-        reached = found.rows != NOTHING
-        is_crowd = (reached & (members.count[found.rows] != 1)).any(axis=1)
-        # Behind most nodes stands one row, and nothing has to be unfolded.
-        plain, crowd = np.flatnonzero(~is_crowd), np.flatnonzero(is_crowd)
-        best = nothing(len(queries), k)
-        for some, unfold in ((plain, self._single), (crowd, self._crowded)):
+            node_rows = NodeRows.group(self._node, mask & self._is_live, self.index.num_nodes)
+            found = self.index.search_among(queries, depth, effort, node_rows.count > 0)
+        is_hit = found.rows != NO_ROW
+        has_groups = (is_hit & (node_rows.count[found.rows] != 1)).any(axis=1)
+        # Behind most nodes there is one row; queries that found only such nodes take a short way.
+        unique, grouped = np.flatnonzero(~has_groups), np.flatnonzero(has_groups)
+        best = empty_hits(len(queries), k)
+        for some, expand in ((unique, self._expand_unique), (grouped, self._expand_grouped)):
             if len(some):
-                hits = unfold(queries[some], Hits(found.cos[some], found.rows[some]), members, k)
+                nodes = Hits(found.cos[some], found.rows[some])
+                hits = expand(queries[some], nodes, node_rows, k)
                 best.cos[some, : hits.k], best.rows[some, : hits.k] = hits.cos, hits.rows
         return best
 
-    def _single(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
-        """Put the one row behind each node in its place, with its own cosine."""
-        cos, rows = self._scored(queries, found, members)
+    def _expand_unique(self, queries: np.ndarray, found: Hits, node_rows: NodeRows, k: int) -> Hits:
+        """Replace each node by the one row behind it, with the row's exact cosine."""
+        cos, rows = self._score_first_rows(queries, found, node_rows)
         if cos is found.cos:
             return Hits(cos[:, :k], rows[:, :k])
         if found.k > k:
             top = np.argpartition(-cos, k - 1, axis=1)[:, :k]
             cos, rows = np.take_along_axis(cos, top, 1), np.take_along_axis(rows, top, 1)
-        return best_of([Hits(cos, rows)], k)
+        return merge_hits([Hits(cos, rows)], k)
 
-    def _scored(
-        self, queries: np.ndarray, found: Hits, members: Members
+    def _score_first_rows(
+        self, queries: np.ndarray, found: Hits, node_rows: NodeRows
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Own cosines of the first row behind each node, and those rows."""
-        rows = _first_rows(members, found.rows)
-        own = np.where(rows == NOTHING, NOTHING, self._place[rows])
-        is_own = own != NOTHING
-        if not is_own.any():
+        """Exact cosines of the first row behind each node, and those rows."""
+        rows = _first_rows(node_rows, found.rows)
+        exact = np.where(rows == NO_ROW, NO_ROW, self._exact[rows])
+        has_exact = exact != NO_ROW
+        if not has_exact.any():
             return found.cos, rows
-        return np.where(is_own, products(queries, self._own, own), found.cos), rows
+        products = inner_products(queries, self._exact_vectors, exact)
+        return np.where(has_exact, products, found.cos), rows
 
-    def _crowded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
-        """Unfold nodes; of a lossy index those alone whose first row is near enough."""
+    def _expand_grouped(
+        self, queries: np.ndarray, found: Hits, node_rows: NodeRows, k: int
+    ) -> Hits:
+        """Replace nodes by all rows behind them.
+
+        Of a lossy index only the 2k nodes whose first rows have the best exact cosines.
+        """
         if found.k > NEAR_FACTOR * k:
-            cos, _ = self._scored(queries, found, members)
+            cos, _ = self._score_first_rows(queries, found, node_rows)
             top = np.argpartition(-cos, NEAR_FACTOR * k - 1, axis=1)[:, : NEAR_FACTOR * k]
             found = Hits(
                 np.take_along_axis(found.cos, top, 1), np.take_along_axis(found.rows, top, 1)
             )
-        return self._expanded(queries, found, members, k)
+        return self._expand_nodes(queries, found, node_rows, k)
 
-    def _expanded(self, queries: np.ndarray, found: Hits, members: Members, k: int) -> Hits:
-        """Put rows in the place of nodes, each with its own cosine."""
-        query, place = np.nonzero(found.rows != NOTHING)
+    def _expand_nodes(self, queries: np.ndarray, found: Hits, node_rows: NodeRows, k: int) -> Hits:
+        """The k best of the rows behind all nodes found, each with its exact cosine."""
+        query, place = np.nonzero(found.rows != NO_ROW)
         node = found.rows[query, place]
         # Rows that share the index's vector are equal: the first k by id stand for all.
-        count = members.count[node]
-        count = np.where(self._has_own[node], count, np.minimum(count, k))
-        start = np.repeat(members.first[node], count)
+        count = node_rows.count[node]
+        count = np.where(self._has_exact[node], count, np.minimum(count, k))
+        start = np.repeat(node_rows.first[node], count)
         within = np.arange(len(start)) - np.repeat(np.cumsum(count) - count, count)
-        rows = members.rows[start + within]
+        rows = node_rows.rows[start + within]
         query = np.repeat(query, count)
-        cos = np.repeat(found.cos[found.rows != NOTHING], count)
-        self._score(queries, query, rows, cos)
+        cos = np.repeat(found.cos[found.rows != NO_ROW], count)
+        self._score_rows(queries, query, rows, cos)
         order = _best_first(query, cos, rows, k)
         query, rows, cos = query[order], rows[order], cos[order]
         first = np.searchsorted(query, np.arange(len(queries)))
         rank = np.arange(len(query)) - first[query]
-        best = nothing(len(queries), k)
+        best = empty_hits(len(queries), k)
         kept = rank < k
         best.rows[query[kept], rank[kept]] = rows[kept]
         best.cos[query[kept], rank[kept]] = cos[kept]
         return best
 
-    def _score(
+    def _score_rows(
         self, queries: np.ndarray, query: np.ndarray, rows: np.ndarray, cos: np.ndarray
     ) -> None:
-        """Cosines of rows that have a vector of their own, in place. query: rising."""
-        own = np.flatnonzero(self._place[rows] >= 0)
-        if not len(own):
+        """Overwrite `cos` in place for rows that have an exact vector.
+
+        query, rows, cos: one entry per hit. query: number of the query, rising.
+        """
+        scored = np.flatnonzero(self._exact[rows] >= 0)
+        if not len(scored):
             return
-        counts = np.bincount(query[own], minlength=len(queries))
-        column = np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)
+        counts = np.bincount(query[scored], minlength=len(queries))
+        column = np.arange(len(scored)) - np.repeat(np.cumsum(counts) - counts, counts)
         width = int(counts.max())
         for first in range(0, len(queries), step := max(1, SCORED_ROWS // width)):
-            some = np.flatnonzero((query[own] >= first) & (query[own] < first + step))
-            ids = np.full((min(step, len(queries) - first), width), NOTHING)
-            at = (query[own[some]] - first, column[some])
-            ids[at] = self._place[rows[own[some]]]
-            cos[own[some]] = products(queries[first : first + len(ids)], self._own, ids)[at]
+            some = np.flatnonzero((query[scored] >= first) & (query[scored] < first + step))
+            exact = np.full((min(step, len(queries) - first), width), NO_ROW)
+            at = (query[scored[some]] - first, column[some])
+            exact[at] = self._exact[rows[scored[some]]]
+            block = queries[first : first + len(exact)]
+            cos[scored[some]] = inner_products(block, self._exact_vectors, exact)[at]
 
 
-def _first_rows(members: Members, nodes: np.ndarray) -> np.ndarray:
-    """The first row behind each node."""
-    if not len(members.rows):
-        return np.full_like(nodes, NOTHING)
-    place = np.minimum(members.first[nodes], len(members.rows) - 1)
-    return np.where(nodes == NOTHING, NOTHING, members.rows[place])
+def _first_rows(node_rows: NodeRows, nodes: np.ndarray) -> np.ndarray:
+    """The first row behind each node; NO_ROW for an empty place."""
+    if not len(node_rows.rows):
+        return np.full_like(nodes, NO_ROW)
+    place = np.minimum(node_rows.first[nodes], len(node_rows.rows) - 1)
+    return np.where(nodes == NO_ROW, NO_ROW, node_rows.rows[place])
 
 
 def _best_first(query: np.ndarray, cos: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
-    """The k best hits of each query and what is tied with the last: by cosine, then row.
+    """Order of the k best hits of each query and of those tied with the last: by cosine, then row.
 
-    Hits are sorted by one number at first, four times as fast as by three. query: rising.
+    Hits are first sorted by one number, 4 * query - cos, four times as fast as by three keys.
+    query: rising.
     """
     key = 4.0 * query - cos
     order = np.argsort(key)
     count = np.bincount(query)
     last = np.cumsum(count) - count + np.minimum(count, k) - 1
     few = order[key[order] <= key[order[last]][query]]
-    return few[np.lexsort((rows[few], key[few]))]
+    best: np.ndarray = few[np.lexsort((rows[few], key[few]))]
+    return best

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from sbert_core.index.builder import ShardBuilder
-from sbert_core.index.filter import rows_where
-from sbert_core.index.hits import NOTHING, Hits, best_of, exact_hits
+from sbert_core.index.filter import row_mask
+from sbert_core.index.hits import NO_ROW, Hits, exact_search, merge_hits
 from sbert_core.index.kinds import IndexKind
-from sbert_core.index.recall import query_recalls, recall_of
-from sbert_core.index.rounding import Nodes
+from sbert_core.index.recall import estimate_recall, query_recalls
+from sbert_core.index.rounding import VectorDeduper
 from sbert_core.index.shard import Shard, ShardRows
 
 DIM = 32
@@ -44,12 +44,12 @@ def rows_table(number, first=0):
 
 
 def built(word, vectors, folder, held=0):
-    kind = IndexKind.named(word, 16, 100)
+    kind = IndexKind.parse(word, 16, 100)
     trained = None
     if kind.factory is not None:
         trained = folder / "trained"
-        faiss.write_index(kind.trained(vectors), str(trained))
-    builder = ShardBuilder(kind.empty(vectors.shape[1], len(vectors), 7, trained), DIM)
+        faiss.write_index(kind.train(vectors), str(trained))
+    builder = ShardBuilder(kind.create(vectors.shape[1], len(vectors), 7, trained), DIM)
     for first in range(0, len(vectors), 500):
         part = vectors[first : first + 500]
         builder.add(rows_table(len(part), first), part)
@@ -61,7 +61,7 @@ def built(word, vectors, folder, held=0):
 def numbers(shard, hits):
     """Found rows as numbers of the vectors they were made of."""
     ids = [int(name[1:]) for name in shard.rows["id"].to_pylist()]
-    return np.where(hits.rows == NOTHING, NOTHING, np.array(ids)[hits.rows])
+    return np.where(hits.rows == NO_ROW, NO_ROW, np.array(ids)[hits.rows])
 
 
 @pytest.mark.parametrize("word", KINDS)
@@ -73,7 +73,7 @@ def test_shards_find_what_brute_force_finds(word, tmp_path):
     shard, kind = built(word, vectors, tmp_path)
     assert shard.index.num_nodes == 2000 - 200 - 5
     hits = shard.search(queries, 10, kind.efforts()[-1])
-    exact = exact_hits(queries, vectors, 10)
+    exact = exact_search(queries, vectors, 10)
     assert query_recalls(hits, exact, 10).mean() > 0.97
     own = np.einsum("qkd,qd->qk", vectors[numbers(shard, hits)], queries)
     np.testing.assert_allclose(hits.cos, own, atol=1e-6)
@@ -87,18 +87,18 @@ def test_filters_leave_the_best_of_what_is_wanted(word, share, tmp_path):
     vectors, queries = units(1500), units(30, seed=1)
     shard, kind = built(word, vectors, tmp_path)
     wanted = np.arange(shard.num_rows) % share == 0
-    hits = shard.search(queries, 8, kind.efforts()[-1], wanted=wanted)
+    hits = shard.search(queries, 8, kind.efforts()[-1], mask=wanted)
     found = numbers(shard, hits)
     allowed = numbers(shard, Hits(hits.cos, np.flatnonzero(wanted)[None]))[0]
     assert np.isin(found, allowed).all()
-    exact = exact_hits(queries, vectors[allowed], 8)
+    exact = exact_search(queries, vectors[allowed], 8)
     assert query_recalls(hits, exact, 8).mean() > 0.97
 
 
 def test_search_thin_graph_with_hidden_nodes_finds_every_other_node():
     """Some queries reach fewer nodes than they ask for, and then all but hidden ones count."""
     vectors, queries = units(400), units(20, seed=1)
-    index = IndexKind.named("hnsw", 2, 10).empty(DIM, len(vectors), 7, None)
+    index = IndexKind.parse("hnsw", 2, 10).create(DIM, len(vectors), 7, None)
     index.add(vectors)
     hidden = np.arange(0, 400, 3)
     index.hide(hidden)
@@ -108,7 +108,7 @@ def test_search_thin_graph_with_hidden_nodes_finds_every_other_node():
         (live, index.search(queries, 400, 10, 1)),
         (live[some[live]], index.search_among(queries, 400, 10, some)),
     ):
-        exact = exact_hits(queries, vectors[allowed], len(allowed))
+        exact = exact_search(queries, vectors[allowed], len(allowed))
         np.testing.assert_array_equal(np.sort(hits.rows), np.tile(allowed, (20, 1)))
         np.testing.assert_allclose(hits.cos, exact.cos, atol=1e-5)
 
@@ -124,7 +124,7 @@ def test_dead_rows_are_not_found_and_k_may_exceed_the_rows(word, tmp_path):
     left = Shard(kind.read(tmp_path / "index", DIM), rows, np.load(tmp_path / "own"))
     hits = left.search(vectors[[5, 120]], 1000, kind.efforts()[-1])
     for row in numbers(shard, hits).tolist():
-        found = [number for number in row if number != NOTHING]
+        found = [number for number in row if number != NO_ROW]
         assert len(found) <= 200 == left.num_live
         assert not [number for number in found if 100 <= number < 300]
         assert found[0] == 5
@@ -154,18 +154,18 @@ def test_same_rows_give_the_same_files(word, tmp_path):
 
 def test_nodes_are_numbered_by_first_sight():
     vectors = units(6)
-    nodes = Nodes()
-    first, new = nodes.numbered(vectors[[0, 1, 0, 2]])
+    deduper = VectorDeduper()
+    first, new = deduper.assign_nodes(vectors[[0, 1, 0, 2]])
     assert (first.tolist(), new.tolist()) == ([0, 1, 0, 2], [0, 1, 3])
-    second, new = nodes.numbered(vectors[[2, 3]])
-    assert (second.tolist(), new.tolist(), len(nodes)) == ([2, 3], [1], 4)
+    second, new = deduper.assign_nodes(vectors[[2, 3]])
+    assert (second.tolist(), new.tolist(), len(deduper)) == ([2, 3], [1], 4)
 
 
 def test_ties_go_to_the_smaller_row_however_parts_come():
     cos = np.array([[0.5, 0.5, 0.9]], np.float32)
     parts = [Hits(cos, np.array([[7, 2, 4]])), Hits(cos, np.array([[1, 9, 3]]))]
     for order in (parts, parts[::-1]):
-        best = best_of(order, 4)
+        best = merge_hits(order, 4)
         assert best.rows.tolist() == [[3, 4, 1, 2]]
 
 
@@ -184,17 +184,17 @@ def test_intervals_hold_the_true_recall_in_95_of_100_samples():
     """An index that misses on purpose, exact search over everything, 100 seeds."""
     vectors = units(4000)
     kind = IndexKind(factory="IVF64,Flat")
-    index = kind.trained(vectors)
+    index = kind.train(vectors)
     index.add(vectors)
     index.nprobe = 2
     cos, nodes = index.search(vectors, 10)
-    recalls = query_recalls(Hits(cos, nodes), exact_hits(vectors, vectors, 10), 10)
+    recalls = query_recalls(Hits(cos, nodes), exact_search(vectors, vectors, 10), 10)
     true = recalls.mean()
     assert 0.6 < true < 0.99
     covered = 0
     for seed in range(100):
         sample = np.random.default_rng(seed).choice(len(vectors), 300, replace=False)
-        found = recall_of(recalls[sample], 10)
+        found = estimate_recall(recalls[sample], 10)
         covered += found.low <= true <= found.high
     assert covered >= 90
 
@@ -203,13 +203,13 @@ def test_a_repeated_text_does_not_spoil_the_others(tmp_path):
     """20,000 copies of one text among 20,000 others: all found, and the graph has no copies."""
     others = units(20_000)
     vectors = np.concatenate([np.repeat(others[:1], 20_000, 0), others])
-    kind = IndexKind.named("hnsw", 16, 60)
-    builder = ShardBuilder(kind.empty(DIM, len(vectors), 7, None), DIM)
+    kind = IndexKind.parse("hnsw", 16, 60)
+    builder = ShardBuilder(kind.create(DIM, len(vectors), 7, None), DIM)
     builder.add(rows_table(len(vectors)), vectors)
     assert builder.index.num_nodes == 20_000
-    shard = builder.shard()
+    shard = builder.to_shard()
     queries = units(300, seed=5)
-    exact = exact_hits(queries, vectors, 10)
+    exact = exact_search(queries, vectors, 10)
     assert query_recalls(shard.search(queries, 10, 128), exact, 10).mean() > 0.98
     copies = shard.search(others[:1], 50, 128)
     assert (copies.cos > 1 - 1e-6).all()
@@ -220,12 +220,12 @@ def test_a_repeated_text_does_not_spoil_the_others(tmp_path):
 
 def test_conditions_choose_rows():
     rows = pa.table({"lang": ["a", "b", "a=b"], "year": [1, 2, None]})
-    assert rows_where(rows, "lang = 'a'").tolist() == [True, False, False]
-    assert rows_where(rows, "lang = 'a=b' or year >= 2").tolist() == [False, True, True]
+    assert row_mask(rows, "lang = 'a'").tolist() == [True, False, False]
+    assert row_mask(rows, "lang = 'a=b' or year >= 2").tolist() == [False, True, True]
     with pytest.raises(ValueError, match="filter names 'x', which the index does not hold"):
-        rows_where(rows, "x == 1")
+        row_mask(rows, "x == 1")
     with pytest.raises(ValueError, match="does not fit the columns"):
-        rows_where(rows, "lang > 3")
+        row_mask(rows, "lang > 3")
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,10 @@ def test_conditions_choose_rows():
 )
 def test_kinds_that_do_not_exist_are_refused(word, message):
     with pytest.raises(ValueError, match=message):
-        IndexKind.named(word, 16, 100).trained(units(300))
+        IndexKind.parse(word, 16, 100).train(units(300))
 
 
 def test_cells_are_no_more_than_rows():
-    kind = IndexKind.named("faiss:IVF4096,PQ8", 16, 100)
-    assert kind.fitting(100_000) == kind
-    assert kind.fitting(400).factory == "IVF10,PQ8"
+    kind = IndexKind.parse("faiss:IVF4096,PQ8", 16, 100)
+    assert kind.fit_to(100_000) == kind
+    assert kind.fit_to(400).factory == "IVF10,PQ8"
