@@ -16,6 +16,13 @@ FORBIDDEN = {
     "sbert_core": {"ray", "click", "rich", "workers", "pipelines"},
     "workers": {"click", "rich", "pipelines"},
 }
+# A room of core imports only rooms above it; a file directly in sbert_core is a room, too.
+CORE_ORDER = (
+    "errors choices text arrays threads digest large_strings faiss_library json_record storage "
+    "json_schema data_file corpus encoder vectors index join clusters evaluation training report"
+).split()
+SHELVES = ("options", "syntax", "artifacts", "runtime")  # a shelf imports only shelves before it
+RUNNERS = ("run", "dedup", "demo", "submit", "api")  # they run other jobs
 # A file of the encoder imports only files above it.
 READING_ORDER = (
     "hub batching tokenizer attention fused_linear flat_model backbone pooling head result "
@@ -25,14 +32,38 @@ READING_ORDER = (
 
 
 def imported_modules(path: Path) -> set[str]:
+    """Modules a file imports, and what it takes from them, under their whole names."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
+            assert node.level == 0, f"{path}: relative import"
+            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
+
+
+def rooms_of(layer: str) -> set[str]:
+    """Folders and modules directly in a package."""
+    found = {path.stem for path in (ROOT / layer).iterdir() if path.suffix == ".py"}
+    return (found | {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}) - {
+        "__init__"
+    }
+
+
+def imports_between_rooms(layer: str) -> set[tuple[str, str]]:
+    """(room, room it imports) inside one package."""
+    rooms = rooms_of(layer)
+    found = set()
+    for path in (ROOT / layer).rglob("*.py"):
+        own = path.relative_to(ROOT / layer).parts[0].removesuffix(".py")
+        for module in imported_modules(path):
+            package, _, rest = module.partition(".")
+            room = rest.partition(".")[0]
+            if package == layer and room in rooms - {own}:
+                found.add((own, room))
+    return found
 
 
 def test_layers_import_downwards_only():
@@ -48,25 +79,47 @@ def test_layers_import_downwards_only():
 
 def test_click_is_known_to_the_command_line_alone():
     users = {
-        path.name
+        path.parent.relative_to(ROOT).as_posix()
         for path in (ROOT / "pipelines").rglob("*.py")
         if "click" in {module.partition(".")[0] for module in imported_modules(path)}
     }
-    assert users == {"main.py"}
+    assert users == {"pipelines/cli"}
+
+
+def test_core_rooms_import_only_rooms_above_them():
+    assert rooms_of("sbert_core") == set(CORE_ORDER)
+    place = {room: number for number, room in enumerate(CORE_ORDER)} | {"__init__": len(CORE_ORDER)}
+    pairs = imports_between_rooms("sbert_core")
+    assert not {(room, imported) for room, imported in pairs if place[imported] > place[room]}
 
 
 def test_jobs_meet_only_through_artifacts():
-    """Those that run other jobs excepted."""
-    jobs = {f"pipelines.{stage}" for stage in STAGES}
-    bad = [
-        f"{stage}: {module}"
-        for stage in STAGES
-        if stage not in ("run", "dedup", "demo", "submit")
-        for path in (ROOT / "pipelines" / stage).glob("*.py")
-        for module in imported_modules(path)
-        if ".".join(module.split(".")[:2]) in jobs - {f"pipelines.{stage}"}
-    ]
+    """Those that run other jobs excepted; the whole room counts, not only its job."""
+    free = {*SHELVES, *RUNNERS, "cli"}
+    jobs = rooms_of("pipelines") - free
+    assert set(STAGES) - set(RUNNERS) <= jobs
+    sideways = {pair for pair in imports_between_rooms("pipelines") if set(pair) <= jobs}
+    assert not sideways
+
+
+def test_workers_of_different_jobs_do_not_meet():
+    sideways = {pair for pair in imports_between_rooms("workers") if pair[1] != "common"}
+    assert not sideways
+    assert not {pair for pair in imports_between_rooms("workers") if pair[0] == "common"}
+
+
+def test_shelves_import_no_job_and_only_shelves_before_them():
+    bad = {
+        (shelf, imported)
+        for shelf, imported in imports_between_rooms("pipelines")
+        if shelf in SHELVES and imported not in SHELVES[: SHELVES.index(shelf)]
+    }
     assert not bad
+
+
+def test_the_command_line_is_imported_by_no_room():
+    users = {room for room, imported in imports_between_rooms("pipelines") if imported == "cli"}
+    assert not users
 
 
 def test_ray_init_stands_in_the_session_alone():
