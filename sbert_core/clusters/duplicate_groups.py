@@ -1,9 +1,9 @@
-"""Large groups of rows with equal vectors, of which one row stands in the pairs.
+"""Large groups of rows with equal vectors, which have one row in the pairs.
 
-All members share all edges, and reach each other. So the first of them in the order of keeping can
-speak for the group: if it is kept, it removes the others; if a kept row removes it, that row
-removes them all. Only the witness of a member may differ: a row kept later than the first member,
-but before this one, may be nearer.
+All members of a group share all edges and reach each other, so one of them can be decided for all:
+the representative, first in the order of keeping. If it is kept, it removes the others; if a kept
+row removes it, that row removes them all. Only the witness of a member may differ: a row kept later
+than the representative, but before this member, may be nearer.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,43 @@ from sbert_core.clusters.leaders import Decision
 from sbert_core.join.bounded import Edges
 
 
-def spoken_for(
+def collapse_groups(
     edges: Edges, groups: Sequence[np.ndarray], rank: np.ndarray, num_protected: int
 ) -> Edges:
-    """The same edges, where one member of each group stands for whichever stood for it."""
+    """The edges with every member of a group replaced by the group's representative.
+
+    groups: rows of each. rank, num_protected: as in `select_leaders`.
+    """
     if not groups:
         return edges
-    speaker = np.arange(len(rank), dtype=edges.a.dtype)
+    stand_in = np.arange(len(rank), dtype=edges.a.dtype)
     for members in groups:
-        speaker[members] = _speaker(members, rank, num_protected)
-    return Edges(speaker[edges.a], speaker[edges.b], edges.cos)
+        stand_in[members] = _representative(members, rank, num_protected)
+    return Edges(stand_in[edges.a], stand_in[edges.b], edges.cos)
 
 
-def with_members(
+def expand_decision(
     decision: Decision,
     edges: Edges,
     groups: Sequence[np.ndarray],
     rank: np.ndarray,
     num_protected: int,
 ) -> Decision:
-    """Decide the members that nobody spoke of. edges: those of `spoken_for`."""
+    """Extend the decision to group members that have no edges.
+
+    edges: those of `collapse_groups`, on which the decision was made.
+    """
     if not groups:
         return decision
     is_kept, witness, cos = decision.is_kept.copy(), decision.witness.copy(), decision.cos.copy()
-    silent = []
+    undecided = []
     for members in groups:
-        speaker = _speaker(members, rank, num_protected)
-        others = members[(members != speaker) & (rank[members] >= num_protected)]
+        first = _representative(members, rank, num_protected)
+        others = members[(members != first) & (rank[members] >= num_protected)]
         is_kept[others] = False
-        silent.append((speaker, members, others))
-    for speaker, members, others in silent:
-        near = _neighbours(speaker, edges)
+        undecided.append((first, members, others))
+    for first, members, others in undecided:
+        near = _neighbours(first, edges)
         same = members[is_kept[members]]
         other = np.concatenate([near.b[is_kept[near.b]], same])
         near_cos = np.concatenate([near.cos[is_kept[near.b]], np.ones(len(same), np.float32)])
@@ -53,8 +59,8 @@ def with_members(
     return replace(decision, is_kept=is_kept, witness=witness, cos=cos)
 
 
-def _speaker(members: np.ndarray, rank: np.ndarray, num_protected: int) -> int:
-    """The first in the order; of several protected ones the smallest, as ties go."""
+def _representative(members: np.ndarray, rank: np.ndarray, num_protected: int) -> int:
+    """The first in the order; of several protected members the smallest, as ties are broken."""
     protected = members[rank[members] < num_protected]
     return int(protected.min() if len(protected) else members[rank[members].argmin()])
 

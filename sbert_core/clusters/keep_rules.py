@@ -1,7 +1,7 @@
-"""Rules of what to keep -> an order of rows, the ones to keep first.
+"""Keep rules -> an order of rows, the ones to keep first.
 
 In:  a text such as "source=wiki>web,longest,newest:date", and a table of the columns it names.
-Out: the place of each row in the order.
+Out: the rank of each row.
 
 The first rule decides, the next one among equals, the smaller id at last. A row without a value
 comes after all that have one.
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LENGTH = "num_chars"  # of vectors artifacts
-ID = "id"
 ORDERS = {"newest": "descending", "oldest": "ascending"}
 ORDERS |= {"highest": "descending", "lowest": "ascending"}
 LENGTHS = {"longest": "descending", "shortest": "ascending"}
@@ -26,8 +25,16 @@ FORMS = (
 PREFERENCE = re.compile(r"([^=:]+)=(.+)")
 
 
+class UnknownKeepRule(ValueError):
+    """A text that is not a keep rule. rule: the text."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"{rule!r} is no rule of what to keep; give {FORMS}")
+        self.rule = rule
+
+
 @dataclass(frozen=True, slots=True)
-class Rule:
+class KeepRule:
     """One column and which of its values come first. values: those preferred, best first."""
 
     column: str
@@ -35,21 +42,22 @@ class Rule:
     values: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> "Rule":
+    def parse(cls, text: str) -> "KeepRule":
+        """One rule from its text; UnknownKeepRule if it has none of the known forms."""
         word = text.strip()
         if word in LENGTHS:
             return cls(LENGTH, LENGTHS[word])
         kind, colon, column = word.partition(":")
         if colon and kind in ORDERS and column:
             return cls(column, ORDERS[kind])
-        if found := PREFERENCE.fullmatch(word):
-            values = tuple(value.strip() for value in found[2].split(">"))
+        if match := PREFERENCE.fullmatch(word):
+            values = tuple(value.strip() for value in match[2].split(">"))
             if all(values) and len(set(values)) == len(values):
-                return cls(found[1].strip(), values=values)
-        raise ValueError(f"{word!r} is no rule of what to keep; give {FORMS}")
+                return cls(match[1].strip(), values=values)
+        raise UnknownKeepRule(word)
 
-    def key(self, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-        """What to sort rows by."""
+    def sort_key(self, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+        """Values to sort rows by, in the rule's order; ValueError for nested types."""
         if pa.types.is_nested(column.type):
             raise ValueError(
                 f"column {self.column!r} holds {column.type}; rules order numbers, dates and texts"
@@ -63,52 +71,57 @@ class Rule:
         return column
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Rules in order; none for an empty text."""
-    return tuple(Rule.parse(word) for word in text.split(",")) if text.strip() else ()
+def parse_rules(text: str) -> tuple[KeepRule, ...]:
+    """Rules in order, separated by commas; none for an empty text."""
+    return tuple(KeepRule.parse(word) for word in text.split(",")) if text.strip() else ()
 
 
 def named_columns(text: str) -> list[str]:
     """Columns that rules call by name; `longest` and `shortest` name none."""
-    found = [_around_column(word.strip()) for word in text.split(",")]
-    return list(dict.fromkeys(column for _, column, _ in found if column))
+    parts = [_split_at_column(word.strip()) for word in text.split(",")]
+    return list(dict.fromkeys(column for _, column, _ in parts if column))
 
 
-def with_names(text: str, names: Mapping[str, str]) -> str:
-    """The same rules about columns that have other names."""
-    found = [_around_column(word.strip()) for word in text.split(",")]
-    return ",".join(f"{before}{names.get(c, c)}{behind}" for before, c, behind in found)
+def rename_columns(text: str, names: Mapping[str, str]) -> str:
+    """The same rules with other column names. names: new ones by old ones."""
+    parts = [_split_at_column(word.strip()) for word in text.split(",")]
+    return ",".join(f"{before}{names.get(c, c)}{behind}" for before, c, behind in parts)
 
 
-def _around_column(word: str) -> tuple[str, str, str]:
-    """A rule in three: what is before its column, the column, what is behind."""
+def _split_at_column(word: str) -> tuple[str, str, str]:
+    """A rule in three parts: what is before its column, the column, what is behind."""
     kind, colon, column = word.partition(":")
     if colon and kind in ORDERS:
         return f"{kind}:", column, ""
-    if found := PREFERENCE.fullmatch(word):
-        return "", found[1].strip(), f"={found[2]}"
+    if match := PREFERENCE.fullmatch(word):
+        return "", match[1].strip(), f"={match[2]}"
     return word, "", ""
 
 
-def columns_of(rules: Iterable[Rule]) -> list[str]:
+def required_columns(rules: Iterable[KeepRule]) -> list[str]:
+    """Columns that rules read, each once; `num_chars` for rules of length."""
     return list(dict.fromkeys(rule.column for rule in rules))
 
 
-def keep_order(
-    rules: Sequence[Rule], table: pa.Table, ids: pa.Array, first: Sequence[np.ndarray] = ()
+def rank_rows(
+    rules: Sequence[KeepRule], table: pa.Table, ids: pa.Array, first: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """The place of each row. first: sets of rows (bool) that come before, each before the next."""
+    """The rank of each row in the order of keeping, int32.
+
+    table: columns of the rules, by row. first: sets of rows (bool) that come before all others,
+    each before the next.
+    """
     keys: dict[str, pa.ChunkedArray | pa.Array] = {}
     orders: list[tuple[str, str]] = []
     for number, is_first in enumerate(first):
         keys[f"first-{number}"] = pa.array(~is_first)
         orders.append((f"first-{number}", "ascending"))
     for number, rule in enumerate(rules):
-        keys[f"rule-{number}"] = rule.key(table[rule.column])
+        keys[f"rule-{number}"] = rule.sort_key(table[rule.column])
         orders.append((f"rule-{number}", rule.order))
     keys["id"] = ids
     orders.append(("id", "ascending"))
     order = pc.sort_indices(pa.table(keys), sort_keys=orders).to_numpy()
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank

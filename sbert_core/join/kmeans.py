@@ -1,28 +1,28 @@
 """k-means on the sphere: unit centroids of a sample."""
 
-from typing import Any
-
-import faiss
 import numpy as np
 
-from sbert_core.index.kinds import faiss_threads
-
-untyped: Any = faiss  # its stubs do not know all of it
+from sbert_core.faiss_library import faiss_threads, untyped
 
 
-def unit_means(
-    unit_ND: np.ndarray, number: int, seed: int, *, steps: int, rows_per_mean: int
+def spherical_kmeans(
+    unit_ND: np.ndarray, num_centroids: int, seed: int, *, num_steps: int, rows_per_centroid: int
 ) -> np.ndarray:
-    """(number, D) float32; on one thread, so that it repeats."""
-    means = untyped.Kmeans(
+    """Unit centroids of unit rows, (num_centroids, D) float32.
+
+    rows_per_centroid: a larger sample is cut down to so many rows of each. One thread, so that the
+    same sample and seed give the same centroids.
+    """
+    kmeans = untyped.Kmeans(
         unit_ND.shape[1],
-        number,
-        niter=steps,
+        num_centroids,
+        niter=num_steps,
         spherical=True,
         seed=seed,
         min_points_per_centroid=1,
-        max_points_per_centroid=rows_per_mean,
+        max_points_per_centroid=rows_per_centroid,
     )
     with faiss_threads(1):
-        means.train(np.ascontiguousarray(unit_ND, np.float32))
-    return means.centroids
+        kmeans.train(np.ascontiguousarray(unit_ND, np.float32))
+    centroids: np.ndarray = kmeans.centroids
+    return centroids

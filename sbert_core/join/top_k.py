@@ -1,10 +1,10 @@
-"""The k most similar rows of each row, without looking at each in full.
+"""The k most similar rows of each row, without a full score for each pair.
 
-In:  blocks of turned vectors (see join), numbered over a whole side.
-Out: for each row its k rows of highest cosine, and every row tied with the last of them: which of
-     the tied ones stay is decided by id, later.
+In:  blocks of projected vectors (see `bounded`), rows numbered over a whole side.
+Out: for each row its k rows of highest cosine, and every row tied with the last of them: ids decide
+     later which of the tied ones stay.
 
-What a row has found so far is a threshold of its own: a bound below it rules a pair out.
+The k-th best cosine a row has found so far is its floor: a bound below it rules a pair out.
 """
 
 import numpy as np
@@ -13,35 +13,44 @@ from sbert_core.join.bounded import (
     DENSE_SHARE,
     FLOAT32_STEP,
     SCORED_PAIRS,
-    TILE,
-    Block,
+    TILE_ROWS,
     Edges,
-    cosines,
-    unit_rows,
+    JoinBlock,
+    normalize_rows,
+    paired_cosines,
 )
 
-NOT_YET = np.float32(-2)
+NO_FLOOR = np.float32(-2)  # below every cosine
 
 
-class Nearest:
-    """The best rows so far of a block's rows."""
+class TopK:
+    """The best rows so far of a block's rows.
 
-    def __init__(self, block: Block, k: int, threshold: float) -> None:
+    threshold: the least cosine of a pair.
+    """
+
+    def __init__(self, block: JoinBlock, k: int, threshold: float) -> None:
         self.block = block
         self.k = k
-        self.floor = np.full(len(block), max(NOT_YET, np.float32(threshold)), np.float32)
-        self._slack = (block.short.shape[1] + 4) * FLOAT32_STEP
-        self._kept = _nothing()
+        self.floor = np.full(len(block), max(NO_FLOOR, np.float32(threshold)), np.float32)
+        self._slack = (block.projected.shape[1] + 4) * FLOAT32_STEP
+        self._kept = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
         self._new: list[Edges] = []
         self._num_new = 0
 
-    def meet(self, other: Block, rows: np.ndarray, own_rows: np.ndarray | None = None) -> None:
-        """Look at all rows of another block. own_rows: numbers on the same side, to skip self."""
-        for first_a in range(0, len(self.block), TILE):
-            tile_a = slice(first_a, first_a + TILE)
-            for first_b in range(0, len(other), TILE):
-                tile_b = slice(first_b, first_b + TILE)
-                a, b = self._candidates(other, tile_a, tile_b)
+    def add_block(
+        self, other: JoinBlock, rows: np.ndarray, own_rows: np.ndarray | None = None
+    ) -> None:
+        """Compare with all rows of another block.
+
+        rows: their numbers. own_rows: numbers of the block's rows where both are of one side, so
+        that no row is paired with itself.
+        """
+        for first_a in range(0, len(self.block), TILE_ROWS):
+            tile_a = slice(first_a, first_a + TILE_ROWS)
+            for first_b in range(0, len(other), TILE_ROWS):
+                tile_b = slice(first_b, first_b + TILE_ROWS)
+                a, b = self._candidate_pairs(other, tile_a, tile_b)
                 if own_rows is not None:
                     is_other = own_rows[a] != rows[b]
                     a, b = a[is_other], b[is_other]
@@ -49,25 +58,25 @@ class Nearest:
         self._prune()
 
     def edges(self) -> Edges:
-        """Places in the block and rows they found, by place."""
+        """Places in the block, the numbers of the rows found for them, cosines; by place."""
         self._prune()
         return self._kept
 
-    def _candidates(
-        self, other: Block, tile_a: slice, tile_b: slice
+    def _candidate_pairs(
+        self, other: JoinBlock, tile_a: slice, tile_b: slice
     ) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of two tiles that may be among the best."""
         floor = self.floor[tile_a, None] - self._slack
-        near = self.block.short[tile_a] @ other.short[tile_b].T
+        near = self.block.projected[tile_a] @ other.projected[tile_b].T
         flat = np.flatnonzero((near >= floor).reshape(-1))
         if len(flat) > DENSE_SHARE * near.size:
             full_a, full_b = (
-                unit_rows(side).astype(np.float32)
+                normalize_rows(side).astype(np.float32)
                 for side in (self.block.vectors[tile_a], other.vectors[tile_b])
             )
             near = full_a @ full_b.T
             slack = full_a.shape[1] * FLOAT32_STEP
-            # One more than k: a row may meet itself.
+            # One more than k: a row may be compared with itself.
             if (place := near.shape[1] - self.k - 1) > 0:
                 best = np.partition(near, place, axis=1)[:, place, None]
                 floor = np.maximum(self.floor[tile_a, None], best) - 2 * slack
@@ -76,10 +85,10 @@ class Nearest:
             flat = np.flatnonzero((near >= floor).reshape(-1))
         return flat // near.shape[1] + tile_a.start, flat % near.shape[1] + tile_b.start
 
-    def _score(self, other: Block, rows: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    def _score(self, other: JoinBlock, rows: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
         for first in range(0, len(a), SCORED_PAIRS):
             some_a, some_b = (side[first : first + SCORED_PAIRS] for side in (a, b))
-            cos = cosines(self.block.vectors[some_a], other.vectors[some_b])
+            cos = paired_cosines(self.block.vectors[some_a], other.vectors[some_b])
             good = cos >= self.floor[some_a]
             self._new.append(Edges(some_a[good], rows[some_b[good]], cos[good]))
             self._num_new += int(good.sum())
@@ -102,14 +111,15 @@ class Nearest:
         self._new, self._num_new = [], 0
 
 
-def likely_cosine(sample: np.ndarray, k: int) -> float:
-    """A cosine that most rows' k-th best will exceed, from a sample: it has fewer rows than all."""
-    unit = unit_rows(sample)
+def estimate_kth_cosine(sample_ND: np.ndarray, k: int) -> float:
+    """A cosine that the k-th best of most rows will exceed; -1 for a sample of at most k rows.
+
+    A low estimate: the sample has fewer rows than the whole side.
+    """
+    unit = normalize_rows(sample_ND)
     cos = unit @ unit.T
     np.fill_diagonal(cos, -1)
-    place = max(0, len(sample) - k)
-    return float(np.median(np.partition(cos, place - 1, axis=1)[:, place - 1])) if place else -1.0
-
-
-def _nothing() -> Edges:
-    return Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    place = max(0, len(sample_ND) - k)
+    if not place:
+        return -1.0
+    return float(np.median(np.partition(cos, place - 1, axis=1)[:, place - 1]))

@@ -1,18 +1,18 @@
-"""The certificate of an approximate join: does its interval hold the truth as often as it says?"""
+"""The certificate of an approximate join: does its interval hold the truth as often as stated?"""
 
 import numpy as np
 import pytest
 
 from sbert_core.join.certificate import (
-    Missed,
+    MissedPairs,
     Population,
-    bands_of,
-    certify,
+    cosine_bands,
+    degree_strata,
     draw_sample,
+    estimate_recall,
     num_bands,
-    strata_of,
 )
-from sbert_core.join.ivf import NO_VISITS, Cells, margin_for, num_cells
+from sbert_core.join.ivf import NO_PROBES, IvfPartition, default_num_cells, margin_for_recall
 
 NUM_ROWS = 6000
 SEEDS = 200
@@ -63,10 +63,10 @@ def degrees(a, b, size):
 
 def lost_by(sample, a, b):
     """Missed pairs, at each end that was drawn."""
-    is_drawn = np.zeros(len(sample.chance), bool)
+    is_drawn = np.zeros(len(sample.probability), bool)
     is_drawn[sample.rows] = True
     row, partner = np.concatenate([a, b]), np.concatenate([b, a])
-    return Missed(row=row[is_drawn[row]], partner=partner[is_drawn[row]])
+    return MissedPairs(row=row[is_drawn[row]], partner=partner[is_drawn[row]])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_certificate_of_written_pairs_holds_the_truth(kind, share, repeated):
         sample = draw_sample(everyone, 512, (seed,))
         missed = lost_by(sample, a[is_missed], b[is_missed])
         found = int(written[~is_missed].sum())
-        recall = certify(sample, everyone, missed, found, found)
+        recall = estimate_recall(sample, everyone, missed, found, found)
         truth = found / written.sum()
         held += recall.low <= truth <= recall.high
         lower += recall.low <= truth
@@ -98,8 +98,8 @@ def test_certificate_of_written_pairs_holds_the_truth(kind, share, repeated):
 def test_certificate_every_row_looked_up_leaves_no_doubt():
     everyone = Population(np.array([1, 1, 3, 2]), np.array([1, 1, 0, 0]))
     sample = draw_sample(everyone, 10_000, (0,))
-    assert sample.rows.tolist() == [0, 1, 2, 3] and sample.chance.tolist() == [1] * 4
-    recall = certify(sample, everyone, lost_by(sample, np.array([2]), np.array([3])), 2, 2)
+    assert sample.rows.tolist() == [0, 1, 2, 3] and sample.probability.tolist() == [1] * 4
+    recall = estimate_recall(sample, everyone, lost_by(sample, np.array([2]), np.array([3])), 2, 2)
     # One pair of vectors was missed, and six pairs of rows with it.
     assert (recall.missed, recall.most_missed) == (6, 6)
     assert (recall.value, recall.low, recall.high) == (0.25, 0.25, 0.25)
@@ -111,7 +111,7 @@ def test_certificate_no_miss_in_a_sample_leaves_some_doubt():
     everyone = Population(np.ones(10_000, int), degree)
     sample = draw_sample(everyone, 500, (0,))
     nobody = np.empty(0, int)
-    recall = certify(sample, everyone, Missed(row=nobody, partner=nobody), 1000, 100)
+    recall = estimate_recall(sample, everyone, MissedPairs(row=nobody, partner=nobody), 1000, 100)
     assert recall.value == recall.high == 1 and 0.5 < recall.low < 1
 
 
@@ -123,34 +123,34 @@ def test_sample_a_large_group_is_always_looked_up():
         sample = draw_sample(everyone, 1000, (seed,))
         assert set(range(0, 100_000, 10_000)) <= set(sample.rows.tolist())
         assert 850 < len(sample.rows) < 1150
-    assert abs(sample.chance.sum() - 1000) < 1e-6
+    assert abs(sample.probability.sum() - 1000) < 1e-6
 
 
 def test_strata_and_bands():
-    assert strata_of(np.array([0, 1, 2, 3, 4, 7, 8])).tolist() == [0, 1, 2, 2, 3, 3, 4]
+    assert degree_strata(np.array([0, 1, 2, 3, 4, 7, 8])).tolist() == [0, 1, 2, 2, 3, 3, 4]
     assert num_bands(0.9) == 5 and num_bands(1.0) == 1
     cos = np.float32([0.9, 0.9199, 0.921, 0.999, 1.0])
-    assert bands_of(cos, 0.9).tolist() == [0, 0, 1, 4, 4]
+    assert cosine_bands(cos, 0.9).tolist() == [0, 0, 1, 4, 4]
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.05, 0.3, 2.0])
-def test_a_pair_is_met_if_its_margin_says_so(margin):
-    """Homes and visits, by hand: all cosines with all centroids."""
+def test_partition_pair_is_met_at_its_required_margin(margin):
+    """Home cells and probes by brute force: all cosines with all centroids."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((300, 12)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    cells = Cells.of(rows, 20, seed=0)
+    cells = IvfPartition.fit(rows, 20, seed=0)
     near = rows @ cells.centroids.T
     home = near.argmax(axis=1)
-    np.testing.assert_array_equal(cells.homes(rows), home)
+    np.testing.assert_array_equal(cells.assign(rows), home)
     places = np.zeros((300, 20), bool)
     places[np.arange(300), home] = True
-    visitors, visited = cells.visits(rows, 0.0, margin)
-    assert not places[visitors, visited].any()
-    places[visitors, visited] = True
+    probing, probed = cells.probe_cells(rows, 0.0, margin)
+    assert not places[probing, probed].any()
+    places[probing, probed] = True
     a, b = np.triu_indices(300, 1)
     is_met = places[a, home[b]] | places[b, home[a]]
-    needed = cells.needed_margins(rows[a], rows[b])
+    needed = cells.required_margins(rows[a], rows[b])
     sure = np.abs(needed - margin) > 1e-5
     np.testing.assert_array_equal((needed <= margin)[sure], is_met[sure])
     if margin == 2.0:
@@ -158,34 +158,34 @@ def test_a_pair_is_met_if_its_margin_says_so(margin):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_visits_within_the_needed_margin_meet_every_pair(seed):
+def test_partition_probes_within_the_required_margin_meet_every_pair(seed):
     """To the last bit: of one pair at the border no less than of all."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((200, 7 + seed)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    cells = Cells.of(rows, 15, seed=seed)
-    home = cells.homes(rows)
+    cells = IvfPartition.fit(rows, 15, seed=seed)
+    home = cells.assign(rows)
     a, b = np.triu_indices(200, 1)
-    needed = cells.needed_margins(rows[a], rows[b])
+    needed = cells.required_margins(rows[a], rows[b])
     for n in rng.permutation(len(a))[:200]:
-        places = np.zeros((200, cells.number), bool)
+        places = np.zeros((200, cells.num_cells), bool)
         places[np.arange(200), home] = True
         if needed[n]:
-            places[cells.visits(rows, NO_VISITS, float(needed[n]))] = True
+            places[cells.probe_cells(rows, NO_PROBES, float(needed[n]))] = True
         assert places[a[n], home[b[n]]] or places[b[n], home[a[n]]]
 
 
-def test_visits_a_row_as_near_to_two_cells_goes_to_both():
-    cells = Cells(np.eye(2, dtype=np.float32))
+def test_partition_row_as_near_to_two_cells_probes_both():
+    cells = IvfPartition(np.eye(2, dtype=np.float32))
     between = np.full((1, 2), 0.5**0.5, np.float32)
-    rows, visited = cells.visits(between, NO_VISITS, 0.0)
-    assert rows.tolist() == [0] and visited.tolist() == [1 - cells.homes(between)[0]]
+    rows, probed = cells.probe_cells(between, NO_PROBES, 0.0)
+    assert rows.tolist() == [0] and probed.tolist() == [1 - cells.assign(between)[0]]
 
 
-def test_the_margin_meets_the_share_asked_for():
+def test_margin_for_recall_meets_the_share():
     margin, weight = np.array([0.3, 0.0, 0.1, 0.2]), np.array([1.0, 5.0, 2.0, 2.0])
-    assert margin_for(margin, weight, 0.5) == 0.0
-    assert margin_for(margin, weight, 0.9) == 0.2
-    assert margin_for(margin, weight, 1.0) == 0.3
-    assert margin_for(margin[:0], weight[:0], 0.9) == 0.0
-    assert num_cells(1) == 1 and num_cells(1_000_000) == 2000
+    assert margin_for_recall(margin, weight, 0.5) == 0.0
+    assert margin_for_recall(margin, weight, 0.9) == 0.2
+    assert margin_for_recall(margin, weight, 1.0) == 0.3
+    assert margin_for_recall(margin[:0], weight[:0], 0.9) == 0.0
+    assert default_num_cells(1) == 1 and default_num_cells(1_000_000) == 2000

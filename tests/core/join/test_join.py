@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbert_core.clusters.leaders import NOBODY, leaders
+from sbert_core.clusters.leaders import NO_WITNESS, select_leaders
 from sbert_core.join import bounded as join
-from sbert_core.join.bounded import Block, Edges, Turn, cosines, joined
+from sbert_core.join.bounded import Edges, JoinBlock, PcaRotation, cosine_join, paired_cosines
 
 # -- join ------------------------------------------------------------------------------------------
 
@@ -20,14 +20,16 @@ def brute(a, b, threshold, is_same=False):
     if not places:
         return {}
     rows = np.array(places)
-    cos = cosines(a[rows[:, 0]], b[rows[:, 1]])
+    cos = paired_cosines(a[rows[:, 0]], b[rows[:, 1]])
     reach = np.flatnonzero(cos >= np.float32(threshold)).tolist()
     return {places[n]: float(cos[n]) for n in reach}
 
 
-def found(a, b, threshold, turn, is_same=False):
+def found(a, b, threshold, rotation, is_same=False):
     pairs = {}
-    for edges in joined(Block.of(a, turn), Block.of(b, turn), threshold, is_same=is_same):
+    for edges in cosine_join(
+        JoinBlock.build(a, rotation), JoinBlock.build(b, rotation), threshold, is_same=is_same
+    ):
         for i, j, cos in zip(edges.a.tolist(), edges.b.tolist(), edges.cos.tolist(), strict=True):
             assert (i, j) not in pairs
             pairs[i, j] = cos
@@ -61,37 +63,41 @@ KINDS = ("random", "groups", "copies", "one direction", "chain")
     threshold=st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 0.0, 0.9, 1.0])),
     tile=st.sampled_from([3, 7, 1024]),
 )
-def test_the_join_is_brute_force(seed, sizes, dim, kind, threshold, tile):
+def test_cosine_join_of_any_blocks_equals_brute_force(seed, sizes, dim, kind, threshold, tile):
     rng = np.random.default_rng(seed)
     a, b = (rows_of(rng, size, dim, kind) for size in sizes)
-    turn = Turn.of(np.concatenate([a, b]), threshold)
+    rotation = PcaRotation.fit(np.concatenate([a, b]), threshold)
     patch = pytest.MonkeyPatch()
     with patch.context() as change:
-        change.setattr(join, "TILE", tile)
-        assert found(a, b, threshold, turn) == brute(a, b, threshold)
-        assert found(a, a, threshold, turn, is_same=True) == brute(a, a, threshold, is_same=True)
+        change.setattr(join, "TILE_ROWS", tile)
+        assert found(a, b, threshold, rotation) == brute(a, b, threshold)
+        assert found(a, a, threshold, rotation, is_same=True) == brute(
+            a, a, threshold, is_same=True
+        )
 
 
 @pytest.mark.parametrize("lead", [1, 2, 15])
-def test_any_number_of_leading_dimensions_finds_all(lead):
+def test_cosine_join_any_number_of_leading_dimensions_finds_all(lead):
     rng = np.random.default_rng(0)
     rows = rows_of(rng, 200, 16, "groups")
-    turn = replace(Turn.of(rows, 0.9), num_leading=lead)
-    assert found(rows, rows, 0.9, turn, is_same=True) == brute(rows, rows, 0.9, is_same=True)
+    rotation = replace(PcaRotation.fit(rows, 0.9), num_leading=lead)
+    assert found(rows, rows, 0.9, rotation, is_same=True) == brute(rows, rows, 0.9, is_same=True)
 
 
-def test_a_basis_of_other_rows_misses_nothing():
+def test_cosine_join_basis_of_other_rows_misses_nothing():
     rng = np.random.default_rng(0)
     rows, others = rows_of(rng, 200, 16, "groups"), rows_of(rng, 50, 16, "random")
-    turn = Turn.of(others, 0.8)
-    assert found(rows, rows, 0.8, turn, is_same=True) == brute(rows, rows, 0.8, is_same=True)
+    rotation = PcaRotation.fit(others, 0.8)
+    assert found(rows, rows, 0.8, rotation, is_same=True) == brute(rows, rows, 0.8, is_same=True)
 
 
-def test_equal_rows_have_cosine_one_at_any_length():
+def test_paired_cosines_equal_rows_of_any_length_give_one():
     rng = np.random.default_rng(0)
     rows = (rng.standard_normal((500, 384)) * rng.uniform(1e-3, 1e3, (500, 1))).astype(np.float32)
-    assert (cosines(rows, rows) == 1).all()
-    np.testing.assert_array_equal(cosines(rows[:-1], rows[1:]), cosines(rows[1:], rows[:-1]))
+    assert (paired_cosines(rows, rows) == 1).all()
+    np.testing.assert_array_equal(
+        paired_cosines(rows[:-1], rows[1:]), paired_cosines(rows[1:], rows[:-1])
+    )
 
 
 # -- leaders ---------------------------------------------------------------------------------------
@@ -102,7 +108,7 @@ def by_the_rule(edges, rank, num_protected=0):
     for a, b, cos in zip(edges.a.tolist(), edges.b.tolist(), edges.cos.tolist(), strict=True):
         early, late = (a, b) if rank[a] < rank[b] else (b, a)
         near[late][early] = cos
-    kept, witness = [None] * len(rank), [NOBODY] * len(rank)
+    kept, witness = [None] * len(rank), [NO_WITNESS] * len(rank)
     for place, row in enumerate(np.argsort(rank).tolist()):
         before = [(-cos, other) for other, cos in near[row].items() if kept[other]]
         kept[row] = place < num_protected or not before
@@ -119,7 +125,7 @@ def by_the_rule(edges, rank, num_protected=0):
     num_protected=st.integers(0, 5),
     rounds=st.sampled_from([0, 1, 3, 50]),
 )
-def test_leaders_follow_the_rule(seed, num_rows, share, num_protected, rounds):
+def test_select_leaders_random_edges_follow_the_rule(seed, num_rows, share, num_protected, rounds):
     rng = np.random.default_rng(seed)
     a, b = np.nonzero(np.triu(rng.random((num_rows, num_rows)) < share, 1))
     swap = rng.random(len(a)) < 0.5
@@ -128,7 +134,7 @@ def test_leaders_follow_the_rule(seed, num_rows, share, num_protected, rounds):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sbert_core.clusters.leaders.ROUNDS", rounds)
         rank = rng.permutation(num_rows)
-        decision = leaders(edges, rank, num_protected)
+        decision = select_leaders(edges, rank, num_protected)
     kept, witness = by_the_rule(edges, rank, num_protected)
     assert decision.is_kept.tolist() == kept
     assert decision.witness.tolist() == witness
@@ -138,7 +144,7 @@ def test_leaders_follow_the_rule(seed, num_rows, share, num_protected, rounds):
 
 
 @pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
-def test_a_chain_removes_every_second_row_only(order):
+def test_select_leaders_of_a_chain_removes_every_second_row_only(order):
     """0, 15, 30 ... degrees at the cosine of 15: components would keep one row of them all."""
     number = 5000
     rank = np.arange(number)
@@ -148,20 +154,20 @@ def test_a_chain_removes_every_second_row_only(order):
         rank = np.random.default_rng(0).permutation(number)
     cos = np.full(number - 1, np.cos(np.deg2rad(15)), np.float32)
     edges = Edges(np.arange(number - 1), np.arange(1, number), cos)
-    decision = leaders(edges, rank)
+    decision = select_leaders(edges, rank)
     kept, witness = by_the_rule(edges, rank)
     assert decision.is_kept.tolist() == kept and decision.witness.tolist() == witness
     if order != "shuffled":
         assert decision.is_kept.sum() == number / 2
 
 
-def test_a_star_and_nothing():
+def test_select_leaders_of_a_star_and_of_nothing():
     star = Edges(np.zeros(9, np.int64), np.arange(1, 10), np.full(9, 0.9, np.float32))
-    assert leaders(star, np.arange(10)).is_kept.tolist() == [True] + [False] * 9
+    assert select_leaders(star, np.arange(10)).is_kept.tolist() == [True] + [False] * 9
     centre_last = Edges(np.full(9, 9), np.arange(9), np.full(9, 0.9, np.float32))
-    assert leaders(centre_last, np.arange(10)).is_kept.tolist() == [True] * 9 + [False]
+    assert select_leaders(centre_last, np.arange(10)).is_kept.tolist() == [True] * 9 + [False]
     nothing = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
     assert (
-        leaders(nothing, np.arange(3)).is_kept.all()
-        and leaders(nothing, np.arange(0)).is_kept.size == 0
+        select_leaders(nothing, np.arange(3)).is_kept.all()
+        and select_leaders(nothing, np.arange(0)).is_kept.size == 0
     )
