@@ -3,8 +3,9 @@
 import numpy as np
 
 
-def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """first[0], first[0] + 1, ... for counts[0] places; then first[1], ..."""
+def concat_ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Concatenate `arange(first[i], first[i] + counts[i])` over all i, without a Python loop."""
     ends = np.cumsum(counts)
     within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-    return np.repeat(first, counts) + within
+    result: np.ndarray = np.repeat(first, counts) + within
+    return result

@@ -1,9 +1,13 @@
-"""Errors that mean more than their words."""
+"""Errors that decide whether a repeated command can succeed."""
 
 
-class Unsettled(ValueError):
-    """Bad luck rather than bad input: the same command may do better in an hour."""
+class TransientError(ValueError):
+    """Temporary failure (network, store, damaged file): retrying may succeed; never cached."""
+
+    exit_code = 2
 
 
-class InputRefused(ValueError):
-    """Bad input, told by the input and the options alone: the same command ends the same way."""
+class InvalidInput(ValueError):
+    """Input and options alone cause this failure: the same command fails in the same way."""
+
+    exit_code = 2

@@ -26,10 +26,10 @@ def read_json(storage: Storage, name: str, pattern: Any) -> Any:  # noqa: ANN401
         value = json.loads(storage.read(name))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{place} is no JSON ({error}); make it again") from None
-    return checked(value, pattern, place)
+    return validate(value, pattern, place)
 
 
-def checked(value: Any, pattern: Any, place: str) -> Any:  # noqa: ANN401
+def validate(value: Any, pattern: Any, place: str) -> Any:  # noqa: ANN401
     """The value, if it has the shape."""
     if isinstance(pattern, tuple):
         if value is None:
@@ -41,7 +41,7 @@ def checked(value: Any, pattern: Any, place: str) -> Any:  # noqa: ANN401
         if not isinstance(value, list):
             raise _unlike(value, list, place)
         for number, item in enumerate(value):
-            checked(item, pattern[0], f"{place}[{number}]")
+            validate(item, pattern[0], f"{place}[{number}]")
     elif not _is(value, pattern):
         raise _unlike(value, pattern, place)
     return value
@@ -55,7 +55,7 @@ def _check_object(value: Any, pattern: Mapping[Any, Any], place: str) -> None:  
     for word, inner in pattern.items():
         name = word.removesuffix("?")
         if name in value:
-            checked(value[name], inner, f"{place}: {name}")
+            validate(value[name], inner, f"{place}: {name}")
         elif word == name:
             raise ValueError(f"{place} has no {name!r}; it is broken or of another version")
 

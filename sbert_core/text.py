@@ -1,6 +1,6 @@
-"""Text -> validity.
+"""Validity of texts.
 
-In:  any Python object that claims to be a text.
+In:  any Python object in the place of a text.
 Out: None if it can be encoded, else the reason in a few words.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """Stands for the text of a row that gets no vector for something else in it."""
+    """Takes the place of the text of a row that is refused for another of its columns."""
 
     reason: str
 

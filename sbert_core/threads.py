@@ -1,7 +1,7 @@
-"""Threads: fetch the next input ahead, work on several, watch beside what is done.
+"""Threads: prefetch inputs, process items in parallel, run a helper in the background.
 
 In:  an iterable and a function.
-Out: the same items, or the same calls, sooner. The first error stops the rest and is raised.
+Out: the same items or the same calls. The first error stops the rest and is raised.
 """
 
 import queue
@@ -13,9 +13,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class _End:
+    """Marks the end of the items in the queue."""
+
+
 @contextmanager
-def beside(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """What is done meanwhile has a watch, whose event says that it is over."""
+def background(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run `watch(stop)` in a thread named `name` while the block runs; `stop` is set on exit."""
     stop = threading.Event()
     thread = threading.Thread(target=watch, args=(stop,), daemon=True, name=name)
     thread.start()
@@ -26,14 +30,17 @@ def beside(watch: Callable[[threading.Event], None], name: str) -> Iterator[None
         thread.join()
 
 
-def ahead(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
-    """The items, made by a thread that stays up to `depth` of them in front."""
-    done = object()
+def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
+    """Yield the items in order; a thread produces up to `depth` of them in advance.
+
+    An error of `items` is raised after the items before it.
+    """
+    done = _End()
     stop = threading.Event()
-    ready: queue.Queue = queue.Queue(maxsize=depth)
+    ready: queue.Queue[T | _End] = queue.Queue(maxsize=depth)
     errors: list[BaseException] = []
 
-    def offer(item: object) -> None:
+    def offer(item: T | _End) -> None:
         while not stop.is_set():
             try:
                 return ready.put(item, timeout=0.1)
@@ -50,10 +57,10 @@ def ahead(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
             errors.append(error)
         offer(done)
 
-    thread = threading.Thread(target=produce, daemon=True, name="ahead")
+    thread = threading.Thread(target=produce, daemon=True, name="prefetch")
     thread.start()
     try:
-        while (item := ready.get()) is not done:
+        while not isinstance(item := ready.get(), _End):
             yield item
     finally:
         stop.set()
@@ -62,8 +69,11 @@ def ahead(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
         raise errors[0]
 
 
-def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) -> None:
-    """Call `work` on every item; with one thread, in the caller's own."""
+def parallel_for(work: Callable[[T], None], items: Iterable[T], num_threads: int) -> None:
+    """Call `work` on every item from `num_threads` threads; one thread means the caller's.
+
+    The first error, of `work` or of `items`, stops all threads and is raised.
+    """
     if num_threads == 1:
         for item in items:
             work(item)
@@ -75,7 +85,7 @@ def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) 
 
     def run() -> None:
         try:
-            for item in _in_turns(source, turn, stop):
+            for item in _next_items(source, turn, stop):
                 work(item)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             errors.append(error)
@@ -93,8 +103,8 @@ def on_threads(work: Callable[[T], None], items: Iterable[T], num_threads: int) 
         raise errors[0]
 
 
-def _in_turns(source: Iterator[T], turn: threading.Lock, stop: threading.Event) -> Iterator[T]:
-    """One thread's share of a source that several threads draw from."""
+def _next_items(source: Iterator[T], turn: threading.Lock, stop: threading.Event) -> Iterator[T]:
+    """Items for one of several threads that share a source."""
     while not stop.is_set():
         try:
             with turn:

@@ -1,11 +1,11 @@
 """Files of an artifact or a corpus, on a local disk or in an object store, behind one interface.
 
 In:  a folder or an s3:// URI.
-Out: Storage: whole files by relative name. A write is there whole or not at all; a conditional
-     write succeeds only over the version its writer has seen; one writer holds the lock.
+Out: Storage: whole files by relative name. Writes are atomic; a conditional write succeeds only
+     over the version its writer has seen; one writer holds the lock.
 
-Lowest of the layers, since actors, tasks and jobs all read and write. Credentials come from the
-usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) and stay there.
+The first room of the core, since actors, tasks and jobs all read and write files. Credentials come
+from the usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) and stay there.
 """
 
 from pathlib import Path
@@ -26,11 +26,14 @@ __all__ = [
 
 
 def storage_at(place: str | Path) -> Storage:
-    """The storage a path or URI names."""
+    """Open the storage of a folder or s3:// URI; it need not exist yet.
+
+    A ValueError for other schemes, and for an address that holds credentials or a port.
+    """
     text = str(place)
     scheme, is_uri, rest = text.partition("://")
     if is_uri and set(":@") & set(rest.partition("/")[0]):
-        # Said without the words themselves: they would stand in logs and manifests.
+        # The message leaves the address out: it would put a password into logs and manifests.
         raise ValueError(
             f"a {scheme}:// address holds a user, a password or a port; give s3://bucket/prefix, "
             "and keys through AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

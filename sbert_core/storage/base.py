@@ -1,4 +1,4 @@
-"""What every store of files can do."""
+"""The interface of a store of files, and its errors."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -13,16 +13,18 @@ LOCK = "_lock"
 
 
 class BusyError(Exception):
-    """Another run holds the output."""
+    """Another run holds the lock of the output."""
+
+    exit_code = 5
 
 
 class ConflictError(Exception):
-    """Somebody else wrote the file since it was read."""
+    """The file was written since the version that the caller has seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A file: its name below the root, and what tells one version of it from another."""
+    """A file: name below the root, bytes, and a version that changes with every write."""
 
     name: str
     size: int
@@ -30,56 +32,81 @@ class Stat:
 
 
 class Scope(Protocol):
-    """Files of a folder and of folders below. Equal scopes mean the same files."""
+    """Selects files of a folder and of folders below. Equal scopes select the same files."""
 
     @property
     def is_deep(self) -> bool:
-        """May the files lie any number of folders below?"""
+        """Whether files any number of folders below may be selected."""
         ...
 
     def has(self, file: str) -> bool:
-        """Is a file of this name in the folder meant?"""
+        """Whether a file of this name directly in the folder is selected."""
         ...
 
     def inside(self, folder: str) -> Self | None:
-        """What is meant in a folder of this name; None if nothing is."""
+        """The scope of a subfolder of this name; None if it selects nothing there."""
         ...
 
 
 class Storage(Protocol):
-    """Whole files by relative name."""
+    """Whole files by their name below `uri`.
+
+    A missing file is a FileNotFoundError, one that may not be read a PermissionError.
+    """
 
     uri: str
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+        ...
 
-    def read_range(self, name: str, start: int, length: int) -> bytes: ...
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Bytes start..start+length of a file."""
+        ...
 
-    def buffer(self, name: str) -> pa.Buffer: ...
+    def buffer(self, name: str) -> pa.Buffer:
+        """All bytes of a file, memory-mapped where the store can."""
+        ...
 
-    def open(self, name: str) -> BinaryIO: ...
+    def open(self, name: str) -> BinaryIO:
+        """A seekable reader of a file."""
+        ...
 
-    def stat(self, name: str) -> Stat | None: ...
+    def stat(self, name: str) -> Stat | None:
+        """Size and version of a file; None if it does not exist."""
+        ...
 
-    def list(self, prefix: str = "") -> Iterator[Stat]: ...
+    def list(self, prefix: str = "") -> Iterator[Stat]:
+        """All files below a folder, in any order."""
+        ...
 
     def find(self, scope: Scope) -> Iterator[Stat]:
-        """Files of a scope, looking into no folder where it means nothing."""
+        """Files of a scope; folders in which it selects nothing are not listed."""
         ...
 
-    def put(self, name: str, data: bytes) -> None: ...
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file atomically."""
+        ...
 
     def put_file(self, name: str, source: Path) -> None:
-        """Give a local file away; it may be gone afterwards."""
+        """Move or copy a local file here atomically; `source` may be gone afterwards."""
 
-    def work_folder(self) -> TemporaryDirectory:
-        """A local folder to write such files in."""
+    def work_folder(self) -> TemporaryDirectory[str]:
+        """A local folder to write files in before `put_file`; removed on exit."""
         ...
 
-    def put_if(self, name: str, data: bytes, version: str | None) -> None: ...
+    def put_if(self, name: str, data: bytes, version: str | None) -> None:
+        """Write if the file has this version (None: if it is new); ConflictError otherwise."""
+        ...
 
-    def link(self, source: str, target: str) -> None: ...
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, by a hard link or a copy."""
+        ...
 
-    def delete(self, names: Iterable[str]) -> None: ...
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove files, and everything below folders of these names."""
+        ...
 
-    def lock(self) -> AbstractContextManager[None]: ...
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the only right to write; BusyError if another run has it."""
+        ...

@@ -14,8 +14,8 @@ from typing import BinaryIO, TypeVar
 import pyarrow as pa
 
 from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
-from sbert_core.storage.scope import Everything
-from sbert_core.storage.walk import NO_FILE, stat_of, walk
+from sbert_core.storage.scope import AllFiles
+from sbert_core.storage.walk import NOT_A_FILE, stat_or_none, walk
 
 Made = TypeVar("Made")
 
@@ -24,16 +24,18 @@ COPY_BYTES = 8 * 2**20
 
 
 class LocalStorage:
-    """A folder. Versions are modification times; the lock is the kernel's and dies with us."""
+    """A folder. Versions are modification times; the lock is a flock, released at process exit."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.uri = str(self.root)
 
     def path(self, name: str) -> Path:
-        """Where a file is. Names come from manifests too: none may lead out of the folder."""
+        """The path of a file; ValueError for a name outside the folder, since manifests name files."""
         if name.startswith("/") or "\0" in name or ".." in PurePosixPath(name).parts:
-            raise ValueError(f"{self.uri}: {name!r} is no name of a file in there; not opened")
+            raise ValueError(
+                f"{self.uri}: {name!r} is not a file name inside this folder; not opened"
+            )
         return self.root / name
 
     def read(self, name: str) -> bytes:
@@ -46,9 +48,9 @@ class LocalStorage:
             return file.read(length)
 
     def buffer(self, name: str) -> pa.Buffer:
-        """The file mapped, not read: taking a few rows of many costs a few pages."""
+        """The file memory-mapped: taking a few rows of many costs a few pages."""
         with self.open(name) as file:
-            if not os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+            if not os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
                 return pa.py_buffer(b"")
         return pa.memory_map(str(self.path(name))).read_buffer()
 
@@ -59,17 +61,17 @@ class LocalStorage:
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} does not exist") from None
         except OSError as error:
-            if error.errno in NO_FILE:
-                raise ValueError(f"{path} is no file: {error.strerror}") from None
+            if error.errno in NOT_A_FILE:
+                raise ValueError(f"{path} is not a file: {error.strerror}") from None
             raise
 
     def stat(self, name: str) -> Stat | None:
-        found = stat_of(self.path(name))
+        found = stat_or_none(self.path(name))
         return None if found is None else Stat(name, found.st_size, str(found.st_mtime_ns))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
         self.path(prefix)
-        return walk(self.root, prefix.strip("/"), Everything())
+        return walk(self.root, prefix.strip("/"), AllFiles())
 
     def find(self, scope: Scope) -> Iterator[Stat]:
         return walk(self.root, "", scope)
@@ -78,7 +80,7 @@ class LocalStorage:
         self._put(name, io.BytesIO(data))
 
     def put_file(self, name: str, source: Path) -> None:
-        """The file itself if it is on the same disk, else its contents."""
+        """Rename the file if it is on the same disk, else copy its contents."""
         target = self.path(name)
         _make_folder(target.parent)
         with source.open("rb") as file:
@@ -86,10 +88,10 @@ class LocalStorage:
                 self._put(name, file)
                 return
             os.fsync(file.fileno())
-        _moved(source, target)
+        _move(source, target)
 
-    def work_folder(self) -> TemporaryDirectory:
-        """A folder for files to be put here, on the same disk: it may hold more than /tmp can."""
+    def work_folder(self) -> TemporaryDirectory[str]:
+        """A folder on the disk of the output, which may hold more than /tmp can."""
         return self._temporary(lambda folder: TemporaryDirectory(dir=folder))
 
     def _put(self, name: str, source: BinaryIO) -> None:
@@ -103,13 +105,16 @@ class LocalStorage:
                 shutil.copyfileobj(source, file, COPY_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
-            _moved(temporary, target)
+            _move(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
             _remove_empty(temporary.parent, self.root)
 
     def _temporary(self, make: Callable[[Path], Made]) -> Made:
-        """What is made in the folder for files to be moved; others remove it when it is empty."""
+        """Call `make` with the folder for temporary files.
+
+        Repeated if another writer removes the empty folder in between.
+        """
         folder = self.root / TEMPORARY
         while True:
             _make_folder(folder)
@@ -119,12 +124,12 @@ class LocalStorage:
                 continue
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
-        """Atomic among our own writers, who hold the lock."""
+        """Check and write: atomic only among writers that hold the lock."""
         found = self.stat(name)
         if (found and found.version) != version:
             raise ConflictError(f"{self.uri}/{name} was written by somebody else meanwhile")
         self.put(name, data)
-        handle = os.open(self.root, os.O_RDONLY)
+        handle = os.open(self.root, os.O_RDONLY)  # fsync of the folder makes the rename durable
         try:
             os.fsync(handle)
         finally:
@@ -149,20 +154,20 @@ class LocalStorage:
         if self.root.exists() and not self.root.is_dir():
             raise ValueError(f"{self.uri} is a file; give a folder, new or existing")
         is_new = not self.root.exists()
-        handle = self._locked()
+        handle = self._acquire_lock()
         try:
             yield
         except ValueError:
-            # Refused before anything was saved: the folder is as new as it was. What is saved may
-            # be the work of hours, so it stays, whatever the reason.
+            # Refused before anything was saved: remove the folder this run made. Saved files may be
+            # the work of hours, so they stay, whatever the reason.
             if is_new and all(stat.name == LOCK for stat in self.list()):
                 _remove(self.root)
             raise
         finally:
             os.close(handle)
 
-    def _locked(self) -> int:
-        """A handle that holds the lock for as long as it is open."""
+    def _acquire_lock(self) -> int:
+        """A file handle that holds the lock while it is open; BusyError if another one does."""
         while True:
             self.root.mkdir(parents=True, exist_ok=True)
             try:
@@ -176,12 +181,13 @@ class LocalStorage:
                 raise BusyError(
                     f"{self.uri} is being written by another run; wait for it to end"
                 ) from None
+            # The file may have been removed since it was opened; then the lock guards nothing.
             if _is_at(handle, self.root / LOCK):
                 return handle
             os.close(handle)
 
 
-def _moved(source: Path, target: Path) -> None:
+def _move(source: Path, target: Path) -> None:
     try:
         source.replace(target)
     except IsADirectoryError:
@@ -189,7 +195,7 @@ def _moved(source: Path, target: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """The folder and those above it; other writers remove some of them while they are empty."""
+    """Make the folder and those above it, although other writers may remove empty ones."""
     while True:
         try:
             return folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +208,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
-    """Remove a folder below the root, and those above it, as far as they are empty."""
+    """Remove a folder and those above it up to the root, as long as they are empty."""
     with contextlib.suppress(OSError):
         while folder != root:
             folder.rmdir()
@@ -210,7 +216,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is the one that a path names."""
+    """Whether an open file is the one at a path."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:

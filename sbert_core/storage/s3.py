@@ -1,4 +1,4 @@
-"""Objects below a prefix of a bucket."""
+"""Objects below a prefix of an S3 bucket."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import obstore
 import pyarrow as pa
@@ -27,18 +27,21 @@ from obstore.store import S3Store
 from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
 from sbert_core.storage.scope import files_in_scope
 
+if TYPE_CHECKING:  # obstore has these in its stubs alone
+    from obstore import ObjectMeta, PutMode, ReadableFile
+
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 
 
 class StoreError(OSError):
-    """The store did not do what it was asked to, after several tries; it may do so later."""
+    """A request failed after the client's retries; it may succeed later."""
 
 
 @contextlib.contextmanager
-def _asked(uri: str, name: str) -> Iterator[None]:
-    """What the store's client says, as errors that every job knows."""
+def _map_store_errors(uri: str, name: str) -> Iterator[None]:
+    """Turn errors of the store's client into PermissionError and StoreError."""
     try:
         yield
     except (PermissionDeniedError, UnauthenticatedError) as error:
@@ -62,12 +65,14 @@ class ObjectStorage:
             raise ValueError(f"{uri} names no bucket; give s3://bucket/prefix")
         self.uri = uri.rstrip("/")
         self._prefix = prefix.strip("/")
-        options: dict[str, Any] = {}
-        if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-            options["client_options"] = {"allow_http": True}
-        self._store = S3Store(bucket, **options)
+        is_plain_http = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+        self._store = (
+            S3Store(bucket, client_options={"allow_http": True})
+            if is_plain_http
+            else S3Store(bucket)
+        )
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> "tuple[type[ObjectStorage], tuple[str]]":
         return ObjectStorage, (self.uri,)
 
     def _key(self, name: str) -> str:
@@ -75,7 +80,7 @@ class ObjectStorage:
 
     def read(self, name: str) -> bytes:
         try:
-            with _asked(self.uri, name):
+            with _map_store_errors(self.uri, name):
                 return bytes(obstore.get(self._store, self._key(name)).bytes())
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.uri}/{name} does not exist") from None
@@ -83,7 +88,7 @@ class ObjectStorage:
     def read_range(self, name: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
-        with _asked(self.uri, name):
+        with _map_store_errors(self.uri, name):
             found = obstore.get_range(self._store, self._key(name), start=start, length=length)
         return bytes(found)
 
@@ -91,13 +96,13 @@ class ObjectStorage:
         return pa.py_buffer(self.read(name))
 
     def open(self, name: str) -> BinaryIO:
-        with _asked(self.uri, name):
-            reader: Any = obstore.open_reader(self._store, self._key(name))
+        with _map_store_errors(self.uri, name):
+            reader = obstore.open_reader(self._store, self._key(name))
         return cast(BinaryIO, _SeekableReader(reader))
 
     def stat(self, name: str) -> Stat | None:
         try:
-            with _asked(self.uri, name):
+            with _map_store_errors(self.uri, name):
                 found = obstore.head(self._store, self._key(name))
         except FileNotFoundError:
             return None
@@ -106,7 +111,7 @@ class ObjectStorage:
     def list(self, prefix: str = "") -> Iterator[Stat]:
         pages = iter(obstore.list(self._store, self._key(prefix) or None))
         while True:
-            with _asked(self.uri, prefix), self._refusal_told(prefix):
+            with _map_store_errors(self.uri, prefix), self._check_permission(prefix):
                 page = next(pages, None)
             if page is None:
                 return
@@ -116,11 +121,15 @@ class ObjectStorage:
         return self._find("", scope)
 
     def _find(self, folder: str, scope: Scope) -> Iterator[Stat]:
-        """A thousand objects for a request; folder by folder only if that leaves some unlisted."""
+        """Files of a scope below a folder.
+
+        A flat listing gives a thousand objects a request, so folders are listed one by one only
+        where some of them can be skipped.
+        """
         if scope.is_deep:
             yield from files_in_scope(self.list(folder), folder, scope)
             return
-        with _asked(self.uri, folder), self._refusal_told(folder):
+        with _map_store_errors(self.uri, folder), self._check_permission(folder):
             found = obstore.list_with_delimiter(self._store, self._key(folder) or None)
         for item in found["objects"]:
             stat = self._stat_of(item)
@@ -132,8 +141,11 @@ class ObjectStorage:
                 yield from self._find(below, inner)
 
     @contextlib.contextmanager
-    def _refusal_told(self, prefix: str) -> Iterator[None]:
-        """A listing that is refused is a failure like any other to the client; a head is not."""
+    def _check_permission(self, prefix: str) -> Iterator[None]:
+        """Raise the permission error behind a failed listing.
+
+        The client reports a refused listing as GenericError; a HEAD request has the real reason.
+        """
         try:
             yield
         except GenericError:
@@ -141,25 +153,25 @@ class ObjectStorage:
                 obstore.head(self._store, self._key(prefix) or LOCK)
             raise
 
-    def _stat_of(self, found: Any) -> Stat:  # noqa: ANN401
+    def _stat_of(self, found: "ObjectMeta") -> Stat:
         name = found["path"].removeprefix(self._prefix).lstrip("/")
         return Stat(name, found["size"], str(found["e_tag"]))
 
     def put(self, name: str, data: bytes) -> None:
-        with _asked(self.uri, name):
+        with _map_store_errors(self.uri, name):
             obstore.put(self._store, self._key(name), data)
 
     def put_file(self, name: str, source: Path) -> None:
-        with _asked(self.uri, name):
+        with _map_store_errors(self.uri, name):
             obstore.put(self._store, self._key(name), source)
 
-    def work_folder(self) -> TemporaryDirectory:
+    def work_folder(self) -> TemporaryDirectory[str]:
         return TemporaryDirectory(prefix="sbert-")
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
-        mode: Any = "create" if version is None else {"e_tag": version}
+        mode: "PutMode" = "create" if version is None else {"e_tag": version}
         try:
-            with _asked(self.uri, name):
+            with _map_store_errors(self.uri, name):
                 obstore.put(self._store, self._key(name), data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
             raise ConflictError(
@@ -167,29 +179,29 @@ class ObjectStorage:
             ) from None
 
     def link(self, source: str, target: str) -> None:
-        with _asked(self.uri, target):
+        with _map_store_errors(self.uri, target):
             obstore.copy(self._store, self._key(source), self._key(target))
 
     def delete(self, names: Iterable[str]) -> None:
-        """Files and everything below a prefix."""
+        """Remove objects of these names and everything below them."""
         for name in names:
             keys = [self._key(found.name) for found in self.list(name)]
-            with _asked(self.uri, name):
+            with _map_store_errors(self.uri, name):
                 obstore.delete(self._store, [*keys, self._key(name)])
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        now = self._probed_now()
+        now = self._check_conditional_writes()
         lease = _Lease(self, secrets.token_hex(8))
         lease.take(now)
         try:
-            with lease.kept_alive():
+            with lease.renewing():
                 yield
         finally:
             lease.release()
 
-    def _probed_now(self) -> float:
-        """The store's clock, after making sure that it honours conditional writes."""
+    def _check_conditional_writes(self) -> float:
+        """Refuse a store that ignores conditions on writes; the time of its clock."""
         name = f"_work/probe-{secrets.token_hex(8)}"
         self.put_if(name, b"1", None)
         try:
@@ -202,16 +214,19 @@ class ObjectStorage:
                     f"{self.uri}: this store ignores conditions on writes, so two runs could "
                     "overwrite each other; use one with conditional puts"
                 )
-            return self._modified(name)
+            return self._modified_seconds(name)
         finally:
             self.delete([name])
 
-    def _modified(self, name: str) -> float:
+    def _modified_seconds(self, name: str) -> float:
         return obstore.head(self._store, self._key(name))["last_modified"].timestamp()
 
 
 class _Lease:
-    """The right to write, renewed by a thread while the job lives."""
+    """The right to write: an object that a thread renews every 15 s while the job runs.
+
+    A lease that was not renewed for LEASE_SECONDS is free.
+    """
 
     def __init__(self, storage: ObjectStorage, owner: str) -> None:
         self.storage = storage
@@ -221,7 +236,7 @@ class _Lease:
 
     def take(self, now: float) -> None:
         found = self.storage.stat(LOCK)
-        if found is not None and now - self.storage._modified(LOCK) < LEASE_SECONDS:
+        if found is not None and now - self.storage._modified_seconds(LOCK) < LEASE_SECONDS:
             raise BusyError(
                 f"{self.storage.uri} is being written by another run; wait for it, or "
                 f"{LEASE_SECONDS:.0f} s after its death"
@@ -232,14 +247,14 @@ class _Lease:
             raise BusyError(f"{self.storage.uri} was taken by another run this moment") from None
 
     def _write(self, version: str | None) -> None:
-        # The same bytes have the same etag in most stores: a counter makes each renewal new.
+        # Equal bytes have equal etags in most stores: random bytes give each renewal another one.
         data = self.data + secrets.token_hex(4).encode()
         self.storage.put_if(LOCK, data, version)
         found = self.storage.stat(LOCK)
         self.version = found.version if found else None
 
     @contextlib.contextmanager
-    def kept_alive(self) -> Iterator[None]:
+    def renewing(self) -> Iterator[None]:
         thread = threading.Thread(target=self._renew, daemon=True, name="lease")
         thread.start()
         try:
@@ -253,8 +268,8 @@ class _Lease:
             try:
                 self._write(self.version)
             except ConflictError:
-                return  # somebody else holds it now; the publish will find out
-            except Exception as error:  # noqa: BLE001 - a network that fails now may work soon
+                return  # another run took it; publishing fails by its condition
+            except Exception as error:  # noqa: BLE001 - the network may recover before the next renewal
                 log.warning("the lease on %s was not renewed: %s", self.storage.uri, error)
 
     def release(self) -> None:
@@ -264,9 +279,9 @@ class _Lease:
 
 
 class _SeekableReader(io.RawIOBase):
-    """An object's reader with what pyarrow asks of a file."""
+    """An object's reader with the methods pyarrow needs of a file."""
 
-    def __init__(self, reader: Any) -> None:  # noqa: ANN401
+    def __init__(self, reader: "ReadableFile") -> None:
         self._reader = reader
 
     def readable(self) -> bool:

@@ -1,6 +1,6 @@
-"""Which files below a folder are meant, known before the folder is listed.
+"""Which files below a folder to list, decided by their names before anything is listed.
 
-A storage looks into no folder where its scope means nothing.
+Storages skip folders in which a scope selects nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,8 @@ from sbert_core.storage.base import Scope, Stat
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
-    """All files."""
+class AllFiles:
+    """The scope of all files."""
 
     is_deep = True
 
@@ -19,24 +19,24 @@ class Everything:
         del file
         return True
 
-    def inside(self, folder: str) -> "Everything":
+    def inside(self, folder: str) -> "AllFiles":
         del folder
         return self
 
 
 def files_in_scope(stats: Iterable[Stat], folder: str, scope: Scope) -> Iterator[Stat]:
-    """Those of many files below a folder that a scope means."""
+    """Those of the files below `folder` that a scope selects."""
     scopes: dict[str, Scope | None] = {folder: scope}
 
-    def scope_of(place: str) -> Scope | None:
+    def folder_scope(place: str) -> Scope | None:
         if place not in scopes:
             above, _, name = place.rpartition("/")
-            outer = scope_of(above)
+            outer = folder_scope(above)
             scopes[place] = None if outer is None else outer.inside(name)
         return scopes[place]
 
     for stat in stats:
         place, _, name = stat.name.rpartition("/")
-        own = scope_of(place)
+        own = folder_scope(place)
         if own is not None and own.has(name):
             yield stat

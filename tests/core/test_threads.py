@@ -3,14 +3,14 @@ import time
 
 import pytest
 
-from sbert_core.threads import ahead, on_threads
+from sbert_core.threads import parallel_for, prefetch
 
 
-def test_ahead_gives_the_same_items_in_order():
-    assert list(ahead(iter(range(100)), depth=3)) == list(range(100))
+def test_prefetch_gives_the_same_items_in_order():
+    assert list(prefetch(iter(range(100)), depth=3)) == list(range(100))
 
 
-def test_ahead_makes_the_next_item_while_this_one_is_used():
+def test_prefetch_makes_the_next_item_while_this_one_is_used():
     made: list[int] = []
 
     def items():
@@ -18,7 +18,7 @@ def test_ahead_makes_the_next_item_while_this_one_is_used():
             made.append(number)
             yield number
 
-    source = ahead(items(), depth=1)
+    source = prefetch(items(), depth=1)
     assert next(source) == 0
     deadline = time.monotonic() + 5
     while len(made) < 2 and time.monotonic() < deadline:
@@ -27,39 +27,39 @@ def test_ahead_makes_the_next_item_while_this_one_is_used():
     source.close()
 
 
-def test_ahead_error_of_the_producer_reaches_the_consumer_after_its_items():
+def test_prefetch_error_of_the_producer_reaches_the_consumer_after_its_items():
     def items():
         yield 1
         raise KeyError("lost")
 
-    source = ahead(items())
+    source = prefetch(items())
     assert next(source) == 1
     with pytest.raises(KeyError, match="lost"):
         next(source)
 
 
-def test_ahead_closed_early_ends_its_thread():
+def test_prefetch_closed_early_ends_its_thread():
     before = threading.active_count()
-    source = ahead(iter(range(10**9)))
+    source = prefetch(iter(range(10**9)))
     next(source)
     source.close()
     assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])
-def test_on_threads_every_item_is_worked_on_once(num_threads):
+def test_parallel_for_every_item_is_worked_on_once(num_threads):
     done: list[int] = []
-    on_threads(done.append, iter(range(200)), num_threads)
+    parallel_for(done.append, iter(range(200)), num_threads)
     assert sorted(done) == list(range(200))
 
 
-def test_on_threads_two_threads_work_at_the_same_time():
+def test_parallel_for_two_threads_work_at_the_same_time():
     both = threading.Barrier(2, timeout=10)
-    on_threads(lambda _: both.wait(), range(4), 2)
+    parallel_for(lambda _: both.wait(), range(4), 2)
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
-def test_on_threads_first_error_is_raised_and_stops_the_rest(num_threads):
+def test_parallel_for_first_error_is_raised_and_stops_the_rest(num_threads):
     done: list[int] = []
 
     def work(item: int) -> None:
@@ -68,14 +68,14 @@ def test_on_threads_first_error_is_raised_and_stops_the_rest(num_threads):
         done.append(item)
 
     with pytest.raises(RuntimeError, match="item 5"):
-        on_threads(work, iter(range(100_000)), num_threads)
+        parallel_for(work, iter(range(100_000)), num_threads)
     assert len(done) < 100_000
 
 
-def test_on_threads_error_of_the_items_is_raised():
+def test_parallel_for_error_of_the_items_is_raised():
     def items():
         yield 1
         raise ValueError("source broke")
 
     with pytest.raises(ValueError, match="source broke"):
-        on_threads(lambda _: None, items(), 2)
+        parallel_for(lambda _: None, items(), 2)

@@ -64,10 +64,10 @@ def test_put_by_many_writers_at_once_loses_nothing(tmp_path):
 
 def test_a_lock_on_a_folder_that_was_removed_is_taken_again(tmp_path):
     storage = storage_at(tmp_path / "out")
-    handle = storage._locked()
+    handle = storage._acquire_lock()
     storage_at(tmp_path / "out").delete(["_lock"])
     with storage_at(tmp_path / "out").lock(), pytest.raises(BusyError):
-        storage._locked()
+        storage._acquire_lock()
     os.close(handle)
 
 
