@@ -1,67 +1,79 @@
-"""What shards found against what there is -> the effort to search with, and its recall.
+"""Cosines found by shards against exact ones -> the effort to search with, and its recall.
 
-With a target the first half of the queries chooses the effort and the second half states the
-recall: a figure that was chosen by is not one to quote.
+With a target, one half of the queries chooses the effort and the other half states the recall: a
+sample that chose the effort overstates it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from pipelines.artifacts.errors import TargetMissed
-from sbert_core.index.recall import Recall, query_recalls, recall_of
-from workers.index.shard import merged_cosines
+from pipelines.artifacts.kinds import RecallAtK
+from sbert_core.index.recall import Recall, estimate_recall, query_recalls
+from workers.index.measure import ExactCosines, ShardMeasure, merge_cosines
 
 PLACES = (1, 10, 100)
 TARGET_PLACE = 10
-SAMPLES = ("inside", "held")
+INSIDE, HELD = "inside", "held"  # keys in card.json
+
+RecallBySample = dict[str, dict[int, Recall]]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """The effort to search with, and the recall by sample and place."""
+class EffortRecall:
+    """An effort to search with, and its recall by sample of queries and by k."""
 
     effort: int
-    recall: dict[str, dict[int, Recall]]
+    recall: RecallBySample
 
-    def facts(self) -> dict[str, Any]:
+    def to_records(self) -> dict[str, dict[str, RecallAtK]]:
+        """The recall as the manifest and the card state it."""
         return {
-            sample: {str(k): asdict(recall) for k, recall in found.items()}
-            for sample, found in self.recall.items()
+            sample: {
+                str(k): RecallAtK(
+                    value=own.value, low=own.low, high=own.high, num_queries=own.num_queries
+                )
+                for k, own in by_k.items()
+            }
+            for sample, by_k in self.recall.items()
         }
 
 
-class Findings:
-    """Recalls of single queries at each effort, by sample."""
+class RecallTable:
+    """Recalls of single queries at each effort, by sample.
 
-    def __init__(
-        self, exact: Sequence[tuple[np.ndarray, np.ndarray]], shards: Sequence[dict[str, Any]]
-    ) -> None:
-        self._shards = shards
+    exact: the true cosines, part by part. shards: what each shard found. A sample without queries
+    is left out.
+    """
+
+    def __init__(self, exact: Sequence[ExactCosines], shards: Sequence[ShardMeasure]) -> None:
+        self._found = {
+            INSIDE: [shard.inside for shard in shards],
+            HELD: [shard.held for shard in shards],
+        }
+        parts = {INSIDE: [own.inside for own in exact], HELD: [own.held for own in exact]}
         self._exact = {
-            sample: merged_cosines(found[place] for found in exact)
-            for place, sample in enumerate(SAMPLES)
-            if exact[0][place].size
+            sample: merge_cosines(cosines) for sample, cosines in parts.items() if cosines[0].size
         }
 
-    def recalls(self, sample: str, effort: int, k: int) -> np.ndarray:
-        found = merged_cosines(shard[sample][effort] for shard in self._shards)
-        return query_recalls(found, self._exact[sample], k)
+    def choose_effort(self, efforts: Sequence[int], target: float | None) -> EffortRecall:
+        """The first effort whose recall@10 surely reaches the target; the first without one.
 
-    def measured(self, efforts: Sequence[int], target: float | None) -> Measured:
+        TargetMissed if none does.
+        """
         if target is None:
-            return Measured(efforts[0], self._stated(efforts[0], slice(None)))
-        best: Measured | None = None
+            return EffortRecall(efforts[0], self._estimate(efforts[0], slice(None)))
+        best: EffortRecall | None = None
         for effort in efforts:
-            tuned = self._stated(effort, slice(0, None, 2))
-            stated = Measured(effort, self._stated(effort, slice(1, None, 2)))
-            if all(_reaches(found, target) for found in (tuned, stated.recall)):
+            tuned = self._estimate(effort, slice(0, None, 2))
+            stated = EffortRecall(effort, self._estimate(effort, slice(1, None, 2)))
+            if _reaches(tuned, target) and _reaches(stated.recall, target):
                 return stated
             best = stated
         assert best is not None
-        reached = {sample: found[TARGET_PLACE] for sample, found in best.recall.items()}
+        reached = {sample: by_k[TARGET_PLACE] for sample, by_k in best.recall.items()}
         words = ", ".join(f"{r.low:.4f} to {r.high:.4f} ({s})" for s, r in reached.items())
         raise TargetMissed(
             f"recall@{TARGET_PLACE} is {words} at effort {best.effort}, below the target of "
@@ -69,12 +81,19 @@ class Findings:
             "published"
         )
 
-    def _stated(self, effort: int, part: slice) -> dict[str, dict[int, Recall]]:
+    def _estimate(self, effort: int, part: slice) -> RecallBySample:
+        """Recall of a part of the queries at an effort."""
         return {
-            sample: {k: recall_of(self.recalls(sample, effort, k)[part], k) for k in PLACES}
+            sample: {
+                k: estimate_recall(self._query_recalls(sample, effort, k)[part], k) for k in PLACES
+            }
             for sample in self._exact
         }
 
+    def _query_recalls(self, sample: str, effort: int, k: int) -> np.ndarray:
+        found = merge_cosines(by_effort[effort] for by_effort in self._found[sample])
+        return query_recalls(found, self._exact[sample], k)
 
-def _reaches(recall: dict[str, dict[int, Recall]], target: float) -> bool:
-    return all(found[TARGET_PLACE].low >= target for found in recall.values())
+
+def _reaches(recall: RecallBySample, target: float) -> bool:
+    return all(by_k[TARGET_PLACE].low >= target for by_k in recall.values())

@@ -2,9 +2,9 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
-from sbert_core.errors import Unsettled
+from sbert_core.data_file import ListedFile
+from sbert_core.errors import TransientError
 from sbert_core.storage import LocalStorage, Storage
 
 COPY_BYTES = 8 * 2**20
@@ -22,25 +22,25 @@ def local_file(storage: Storage, name: str, folder: Path) -> Path:
     return path
 
 
-def checked_file(storage: Storage, file: dict[str, Any], folder: Path) -> Path:
+def verified_file(storage: Storage, file: ListedFile, folder: Path) -> Path:
     """As local_file, if its bytes are those the manifest lists: libraries parse what they get."""
-    path = local_file(storage, file["path"], folder)
+    path = local_file(storage, file.path, folder)
     if not path.is_file():
-        raise Unsettled(f"{path} is missing; build the index again")
+        raise TransientError(f"{path} is missing; build the index again")
     with path.open("rb") as source:
         found = hashlib.file_digest(source, "sha256").hexdigest()
-    if found != file["sha256"]:
-        raise Unsettled(
+    if found != file.sha256:
+        raise TransientError(
             f"{path} is corrupt: its sha256 is {found[:12]}, the manifest says "
-            f"{file['sha256'][:12]}; build the index again"
+            f"{file.sha256[:12]}; build the index again"
         )
     return path
 
 
-def kept_file(storage: Storage, name: str, source: Path, suffix: str) -> dict[str, Any]:
+def put_hashed_file(storage: Storage, name: str, source: Path, suffix: str) -> ListedFile:
     """Put a local file under a name that holds its hash: nobody can write another one there."""
     with source.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     path, size = f"{name}-{sha256[:16]}{suffix}", source.stat().st_size
     storage.put_file(path, source)
-    return {"path": path, "sha256": sha256, "bytes": size}
+    return ListedFile(path=path, sha256=sha256, bytes=size)

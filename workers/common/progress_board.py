@@ -15,6 +15,7 @@ from ray.exceptions import RayError
 from ray.experimental.internal_kv import (
     _internal_kv_del,
     _internal_kv_get,
+    _internal_kv_initialized,
     _internal_kv_list,
     _internal_kv_put,
 )
@@ -23,7 +24,7 @@ NAMESPACE = "sbert-mill"
 REPORT_SECONDS = 2.0
 
 
-class Board:
+class ProgressBoard:
     """One worker's line on the board of a run: its rows and tokens so far.
 
     Work that is done again after a death counts twice: the board is a display, not an account.
@@ -45,6 +46,8 @@ class Board:
 
     def write(self) -> None:
         self.last = time.monotonic()
+        if not _internal_kv_initialized():  # called as a plain function, outside of Ray
+            return
         with contextlib.suppress(RayError):
             _internal_kv_put(
                 self.key, f"{self.rows} {self.tokens} {self.remark}", namespace=NAMESPACE
@@ -52,7 +55,7 @@ class Board:
 
 
 @contextlib.contextmanager
-def starting(run: str) -> Iterator[int]:
+def count_load_crashes(run: str) -> Iterator[int]:
     """How often this actor has died in this block: Ray starts one that was killed without end.
 
     Not counted in files: an actor that starts late would write where a job that is done tidies up.
@@ -74,7 +77,7 @@ class Totals(NamedTuple):
     remark: str
 
 
-def totals(run: str) -> Totals:
+def read_totals(run: str) -> Totals:
     """The sum of all lines of a run."""
     lines = [_internal_kv_get(key, namespace=NAMESPACE) for key in _keys(run)]
     parts = [line.decode().split(" ", 2) for line in lines if line]
@@ -86,7 +89,7 @@ def totals(run: str) -> Totals:
     )
 
 
-def wipe(run: str) -> None:
+def clear(run: str) -> None:
     """Remove a run's lines."""
     for key in _keys(run):
         _internal_kv_del(key, namespace=NAMESPACE)

@@ -1,24 +1,25 @@
-"""Tasks of a batch search: texts -> vectors; vectors x one shard -> hits with ids."""
+"""Tasks of `sbert search --queries`: texts -> vectors; vectors x one shard -> hits with columns."""
 
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sbert_core.data_file import ListedFile
 from sbert_core.encoder import Encoder
-from sbert_core.index.filter import rows_where
-from sbert_core.index.hits import NOTHING
+from sbert_core.index.filter import row_mask
+from sbert_core.index.hits import NO_ROW, empty_hits
 from sbert_core.index.kinds import IndexKind
+from sbert_core.index.shard import Shard
 from sbert_core.storage import storage_at
 from workers.index.shard import open_shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchJob:
-    """What is the same for all shards."""
+    """Settings shared by all shards. columns: to return of each hit. where: --filter."""
 
     index: str
     kind: IndexKind
@@ -29,40 +30,51 @@ class SearchJob:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ShardHits:
+    """The best rows of one shard.
+
+    cos: (Q, k), -inf where there is no hit. columns: Q * k values each, None where there is no hit.
+    """
+
+    cos: np.ndarray
+    columns: dict[str, list[object]]
+
+
 def encode_queries(model: str, dim: int, texts: list[str]) -> np.ndarray:
-    """Unit vectors of queries, with the model's query prompt."""
+    """Unit vectors of queries, with the model's query prompt. dim: components to keep."""
     encoder = Encoder.load(model, truncate_dim=dim, threads=1)
     return encoder.encode(texts, prompt=encoder.query_prompt)
 
 
 def search_shard(
-    job: SearchJob, files: Sequence[dict[str, Any]], blocks: Sequence[np.ndarray]
-) -> tuple[np.ndarray, dict[str, list[Any]]]:
-    """Cosines of the best rows of one shard for all queries, and their columns, flat.
-
-    A place without a hit has the cosine -inf and None in every column.
-    """
+    job: SearchJob, files: Sequence[ListedFile], blocks: Sequence[np.ndarray]
+) -> ShardHits:
+    """Search one shard for all queries. files: of the shard. blocks: vectors of the queries."""
     with tempfile.TemporaryDirectory() as folder:
         shard = open_shard(storage_at(job.index), job.kind, job.dim, files, Path(folder))
-        # A shard of dead rows may lack columns that were carried later.
-        wanted = (
-            rows_where(shard.rows, job.where) if job.where is not None and shard.num_live else None
-        )
-        found = [shard.search(block, job.k, job.effort, wanted=wanted) for block in blocks]
-        cos = np.full((sum(len(hits.cos) for hits in found), job.k), -np.inf, np.float32)
-        rows = np.full(cos.shape, NOTHING)
+        mask = shard_mask(shard, job.where)
+        best = empty_hits(sum(len(block) for block in blocks), job.k)
         first = 0
-        for hits in found:
-            place = slice(first, first + len(hits.cos))
-            cos[place, : hits.k], rows[place, : hits.k] = (
-                hits.cos[:, : job.k],
-                hits.rows[:, : job.k],
-            )
-            first += len(hits.cos)
-        flat = rows.reshape(-1)
-        taken = shard.rows.select(list(job.columns)).take(np.maximum(flat, 0))
-        columns = {name: taken[name].to_pylist() for name in job.columns}
+        for block in blocks:
+            hits = shard.search(block, job.k, job.effort, mask=mask)
+            own = slice(first, first + len(block))
+            best.cos[own, : hits.k], best.rows[own, : hits.k] = hits.cos, hits.rows
+            first += len(block)
+        rows = best.rows.reshape(-1)
+        taken = shard.rows.select(list(job.columns)).take(np.maximum(rows, 0))
+        columns: dict[str, list[object]] = {name: taken[name].to_pylist() for name in job.columns}
     for values in columns.values():
-        for empty in np.flatnonzero(flat == NOTHING).tolist():
+        for empty in np.flatnonzero(rows == NO_ROW).tolist():
             values[empty] = None
-    return cos, columns
+    return ShardHits(best.cos, columns)
+
+
+def shard_mask(shard: Shard, where: str | None) -> np.ndarray | None:
+    """Rows of a shard that fulfil a condition; None for all of them.
+
+    A shard of dead rows alone is not filtered: it may lack columns that were carried later.
+    """
+    if where is None or not shard.num_live:
+        return None
+    return row_mask(shard.rows, where)

@@ -9,24 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 from support.synthetic import random_vectors
 
+from sbert_core.data_file import ListedFile
 from sbert_core.index.builder import ShardBuilder
-from sbert_core.index.filter import rows_where
+from sbert_core.index.filter import row_mask
 from sbert_core.index.kinds import IndexKind
 from sbert_core.index.shard import IS_DEAD, NODE, OWN, PART
-from sbert_core.vectors.row_ranges import Piece
-from workers.index.shard import (
-    PART_DIGITS,
-    IndexJob,
-    open_shard,
-    retouch_shard,
-    shard_keys,
-)
+from sbert_core.vectors.row_ranges import RowRange
+from workers.index.job import IndexJob
+from workers.index.shard import PART_DIGITS, open_shard
+from workers.index.update import MovedRows, hash_shard_rows, update_shard_rows
 
 DIM, ROWS = 8, 60
 NAMES = (NODE, OWN, IS_DEAD, PART)
 
 
-def write_vectors(folder: Path, name: str, carried: dict) -> Piece:
+def write_vectors(folder: Path, name: str, carried: dict) -> RowRange:
     [vectors] = random_vectors(ROWS, DIM)
     vectors[50:] = vectors[0]
     columns = {
@@ -37,26 +34,26 @@ def write_vectors(folder: Path, name: str, carried: dict) -> Piece:
     }
     pq.write_table(pa.table(columns), folder / name)
     sha256 = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    return Piece(name, sha256, ROWS)
+    return RowRange(name, sha256, ROWS)
 
 
 @pytest.fixture
 def job(tmp_path):
-    kind = IndexKind.named("hnsw", 16, 60)
+    kind = IndexKind.parse("hnsw", 16, 60)
     return IndexJob(run="r", vectors=str(tmp_path), out=str(tmp_path / "out"), folder="data/g",
                     kind=kind, dim=DIM, scale=None, seed=0, trained=None)  # fmt: skip
 
 
-def built(job: IndexJob, piece: Piece, folder: Path) -> list[dict]:
+def built(job: IndexJob, piece: RowRange, folder: Path) -> list[ListedFile]:
     """Files of a shard of all rows of a part."""
-    table = job.table(piece, sha256=piece.sha256)
-    builder = ShardBuilder(job.kind.empty(DIM, ROWS, 0, None), DIM)
+    table = job.read_table(piece, sha256=piece.sha256)
+    builder = ShardBuilder(job.kind.create(DIM, ROWS, 0, None), DIM)
     part = piece.sha256[:PART_DIGITS]
-    builder.add(table.drop_columns("vector"), job.units(table, piece), part)
+    builder.add(table.drop_columns("vector"), job.unit_vectors(table, piece), part)
     paths = [folder / name for name in ("index", "rows", "own")]
     builder.write(*paths)
     suffixes = (builder.index.suffix, ".rows.arrow", ".own.npy")
-    return [job.named("shard", path, end) for path, end in zip(paths, suffixes, strict=True)]
+    return [job.put_file("shard", path, end) for path, end in zip(paths, suffixes, strict=True)]
 
 
 def carried_of(job: IndexJob, files: list, folder: Path, names) -> dict[str, list]:
@@ -74,12 +71,12 @@ def test_shard_with_columns_named_like_its_own_is_built_and_updated(job, tmp_pat
     assert carried_of(job, files, tmp_path, NAMES) == want
     shard = open_shard(job.storage, job.kind, DIM, files, tmp_path)
     for name in NAMES:
-        found = rows_where(shard.rows, f"{name} == '{name}-7'")
+        found = row_mask(shard.rows, f"{name} == '{name}-7'")
         assert shard.rows["id"].filter(pa.array(found)).to_pylist() == ["r007"]
     with pytest.raises(ValueError, match="filter names 'shard', which the index does not hold"):
-        rows_where(shard.rows, "shard == 1")
-    positions, keys = shard_keys(job, files, frozenset([piece.sha256]))
-    assert len(positions) == len(keys) == ROWS
+        row_mask(shard.rows, "shard == 1")
+    found = hash_shard_rows(job, files, frozenset([piece.sha256]))
+    assert len(found.positions) == len(found.keys) == ROWS
 
 
 @pytest.mark.parametrize("names", [NAMES, ("lang", NODE), ()])
@@ -91,12 +88,12 @@ def test_shard_updated_with_other_carried_columns_has_those(names, job, tmp_path
     ids = open_shard(job.storage, job.kind, DIM, files, tmp_path).rows["id"].to_pylist()
     kept = np.arange(0, ROWS, 2)
     places = np.array([ids.index(f"r{row:03d}") for row in kept])
-    rows, num_live = retouch_shard(job, 0, files, gone, [(places, after, kept)])
-    assert num_live == len(kept)
-    files = [files[0], rows, files[2]]
+    rows = update_shard_rows(job, 0, files, gone, [MovedRows(places, after, kept)])
+    assert rows.live == len(kept)
+    files = [files[0], rows.file, files[2]]
     found = carried_of(job, files, tmp_path, names)
     assert {i: v for i, v in found.items() if int(i[1:]) % 2 == 0} == {
         f"r{row:03d}": [f"{name}!" for name in names] for row in kept
     }
-    again, _ = shard_keys(job, files, frozenset([after.sha256]))
-    assert sorted(again) == sorted(places)
+    again = hash_shard_rows(job, files, frozenset([after.sha256]))
+    assert sorted(again.positions) == sorted(places)
