@@ -1,0 +1,1 @@
+"""Artifacts of commit 18f8697, and how they were made."""
