@@ -1,14 +1,16 @@
-"""Options of `sbert apply`, checked when they are given."""
+"""Options of `sbert apply`."""
 
-from dataclasses import dataclass
+from pipelines.options import PathKind, Spec, address_option, argument, option, spec_class
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApplySpec:
-    """What `sbert apply` does. threshold: which of several."""
+@spec_class
+class ApplySpec(Spec):
+    """Write the corpus without removed rows: same files, schema and order."""
 
-    clusters: str
-    corpus: str
-    out: str
-    threshold: float | None = None
-    address: str | None = None
+    clusters: str = argument("Clusters of `sbert cluster`.", path=PathKind.INPUT)
+    corpus: str = argument("The corpus that was embedded.", path=PathKind.INPUT)
+    out: str = option("Folder or s3:// URI of the smaller corpus.", path=PathKind.OUTPUT)
+    threshold: float | None = option(
+        "Threshold to use, if the clusters have several.", default=None
+    )
+    address: str | None = address_option()

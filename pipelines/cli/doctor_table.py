@@ -1,7 +1,5 @@
-"""A doctor's report -> a table to read, or JSON."""
+"""A doctor's report -> a table to read."""
 
-import json
-from dataclasses import asdict
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -15,11 +13,12 @@ from pipelines.runtime.terminal import printable
 if TYPE_CHECKING:
     from pipelines.doctor.job import DoctorReport
 
-PLAIN_WIDTH = 120  # where nobody says how wide a line may be
+PLAIN_WIDTH = 120  # of output that does not go to a terminal
 COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
 
 def doctor_text(report: "DoctorReport") -> str:
+    """A table of all checks, in colours on a terminal, and the number of failures."""
     terminal = Console()
     width = terminal.width if terminal.is_terminal else PLAIN_WIDTH
     table = Table("check", "found", "verdict", "remedy", box=None, pad_edge=False)
@@ -35,7 +34,3 @@ def doctor_text(report: "DoctorReport") -> str:
     if report.gpu_file is not None:
         lines.append(f"GPU report -> {printable(str(report.gpu_file))}")
     return "\n".join(lines)
-
-
-def doctor_json(report: "DoctorReport") -> str:
-    return json.dumps(asdict(report), indent=1, ensure_ascii=False)

@@ -1,62 +1,45 @@
-"""Words -> specs, reports -> words: every command and its options."""
+"""The `sbert` command: words -> specs, reports -> sentences.
+
+Every command is made from the spec of its stage and a function that renders the report. Jobs and
+their libraries load when one runs, so that `--help` is instant.
+"""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar, cast
 
 import click
 
 from pipelines import STAGES
-from pipelines.cli.exit_codes import EXIT_BAD_INPUT, run_call, run_job
-from pipelines.cli.render import (
-    apply_text,
-    cluster_text,
-    dedup_text,
-    demo_text,
-    embed_text,
-    index_text,
-    job_plan_text,
-    mine_text,
-    pairs_text,
-    plan_text,
-    prepare_text,
-    run_text,
-    search_json,
-    search_text,
-    submit_text,
-    threshold_text,
-    train_text,
-)
-from pipelines.options import band_of, number_or_auto, numbers_of, range_of, unescaped, words_of
+from pipelines.apply.spec import ApplySpec
+from pipelines.cli import render, render_hits, render_run
+from pipelines.cli.exit_codes import run_job
+from pipelines.cli.parameters import common_parameters, spec_parameters
+from pipelines.cli.rendered import Rendered
+from pipelines.cluster.spec import ClusterSpec
+from pipelines.dedup.spec import DedupSpec
+from pipelines.demo.spec import DemoSpec
+from pipelines.doctor.spec import DoctorSpec
+from pipelines.embed.spec import EmbedSpec
+from pipelines.evaluate.spec import EvaluateSpec
+from pipelines.export.spec import ExportSpec
+from pipelines.index.spec import IndexSpec
+from pipelines.init.spec import InitSpec
+from pipelines.mine.spec import MineSpec
+from pipelines.options import Spec
+from pipelines.pairs.spec import PairsSpec
+from pipelines.path.spec import PathSpec
+from pipelines.prepare.spec import PrepareSpec
+from pipelines.report.spec import ReportSpec
+from pipelines.run.spec import RunSpec
 from pipelines.runtime.terminal import printable
+from pipelines.search.spec import SearchSpec
+from pipelines.submit.spec import SubmitSpec
+from pipelines.threshold.spec import ThresholdSpec
+from pipelines.train.spec import TrainSpec
 
-if TYPE_CHECKING:
-    from pipelines.apply.job import ApplyReport
-    from pipelines.cluster.job import ClusterReport
-    from pipelines.dedup.job import DedupReport
-    from pipelines.demo.job import DemoReport
-    from pipelines.doctor.job import DoctorReport
-    from pipelines.evaluate.job import EvaluateReport
-    from pipelines.index.job import IndexReport
-    from pipelines.mine.job import MineReport
-    from pipelines.pairs.job import PairsReport
-    from pipelines.prepare.job import PrepareReport
-    from pipelines.report.job import ReportReport
-    from pipelines.run.job import RunReport
-    from pipelines.search.job import SearchReport
-    from pipelines.submit.job import Submitted
-    from pipelines.threshold.job import ThresholdReport
-    from pipelines.train.job import TrainReport
-
-Value = TypeVar("Value")
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Show what may hold words of a corpus."""
-    click.echo(printable(text), err=err)
+Report = TypeVar("Report")
 
 
 class Flow(click.Group):
@@ -65,25 +48,31 @@ class Flow(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [stage for stage in STAGES if stage in self.commands]
 
-    def make_context(self, *words: Any, **options: Any) -> click.Context:  # noqa: ANN401
-        with _shown_safely():
-            return super().make_context(*words, **options)
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
+        with _errors_made_printable():
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _shown_safely():
+        with _errors_made_printable():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _shown_safely() -> Iterator[None]:
-    """A shell may put names of a corpus's files among the words that click complains of."""
+def _errors_made_printable() -> Iterator[None]:
+    """Escape control characters: a shell may expand names of a corpus's files into arguments."""
     try:
         yield
     except click.UsageError as error:
-        words = error.format_message()
-        if printable(words) == words:
+        message = error.format_message()
+        if printable(message) == message:
             raise
-        raise click.UsageError(printable(words), error.ctx) from None
+        raise click.UsageError(printable(message), error.ctx) from None
 
 
 @click.group(cls=Flow)
@@ -95,500 +84,120 @@ def main() -> None:
     """
 
 
-def job(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every job on Ray."""
+class StageCommand(click.Command):
+    """The command of one stage. spec_type: its options; waits, has_json: its switches."""
 
-    @wraps(command)
-    def patient(max_wait: float, when_busy: str, **options: object) -> None:
-        from pipelines.runtime.wait_policy import patience
-
-        with patience(max_wait, waits_for_others=when_busy == "wait"):
-            command(**options)
-
-    options = (
-        click.option("--address", envvar="RAY_ADDRESS", help="Ray cluster; embedded by default."),
-        click.option(
-            "--max-wait",
-            type=click.FloatRange(min=0),
-            default=600.0,
-            show_default=True,
-            help="Seconds to wait for room on a cluster, or for another run.",
-        ),
-        click.option(
-            "--when-busy",
-            type=click.Choice(["exit", "wait"]),
-            default="exit",
-            show_default=True,
-            help="If another run holds the output: exit with code 5, or wait for its end.",
-        ),
-    )
-    decorated = local_job(patient)
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    def __init__(
+        self,
+        stage: str,
+        spec_type: type[Spec],
+        callback: Callable[..., None],
+        *,
+        waits: bool,
+        has_json: bool,
+    ) -> None:
+        self.spec_type = spec_type
+        switches = common_parameters(waits=waits, has_json=has_json)
+        params = spec_parameters(spec_type)
+        super().__init__(stage, callback=callback, params=params + switches, help=spec_type.__doc__)
 
 
-def local_job(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a job that runs where it is called."""
-    options = (
-        click.option("--debug", is_flag=True, help="Show tracebacks and more log lines."),
-        click.option("--json-log", is_flag=True, help="Log lines as JSON."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def parsed(read: Callable[[str], Value], text: str, option: str) -> Value:
-    """A value of an option, or a word on what is wrong with it."""
-    try:
-        return read(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
-
-
-@main.command()
-@click.argument("job", type=click.Path(path_type=Path), default="job.yaml")
-@click.option("--corpus", default="corpus/", show_default=True, help="What the job reads.")
-@click.option("--out", default="run/", show_default=True, help="What it writes below.")
-@local_job
-def init(debug: bool, json_log: bool, job: Path, corpus: str, out: str) -> None:
-    """Write a commented job file to begin with."""
-    made = run_call("init", debug, json_log, job, corpus, out)
-    say(f"job -> {made}\nsbert run {made}")
-
-
-@main.command()
-@click.argument("job", type=click.Path(path_type=Path))
-@click.option("--set", "settings", multiple=True, help="STAGE.OPTION=VALUE, above the job file.")
-@click.option("--plan", is_flag=True, help="Say what would run and cost; write nothing.")
-@click.option("--from", "start", help="Begin with this stage; earlier ones are as they are.")
-@job
-def run(debug: bool, json_log: bool, **options: object) -> None:
-    """Run the stages of a job file; finished ones have nothing to do."""
-    report: RunReport = run_job("run", "RunSpec", debug, json_log, **options)
-    say(job_plan_text(report.plan) if report.plan is not None else run_text(report))
-
-
-@main.command()
-@click.argument("file")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for results.")
-@click.option("--text-column", default="text", show_default=True, help="Column of texts.")
-@click.option("--id-column", help="Column of ids; 'id' if there is one.")
-@click.option("--threshold", default="auto", show_default=True, help="Least cosine, or auto.")
-@click.option("--keep", default="", help='What to keep: "longest,newest:date"; the first by id.')
-@click.option("--model", default="demo", show_default=True, help="Folder, hub id or 'demo'.")
-@job
-def dedup(debug: bool, json_log: bool, **options: object) -> None:
-    """Remove near-duplicates from one file: kept, removed with witnesses, report."""
-    report: DedupReport = run_job("dedup", "DedupSpec", debug, json_log, **options)
-    say(dedup_text(report))
-
-
-@main.command()
-@click.argument("files", nargs=-1, required=True)
-@click.option("--out", required=True, help="Folder or s3:// URI of the shards.")
-@click.option(
-    "--format",
-    type=click.Choice(["pairs", "scored", "triplets", "ranking"]),
-    required=True,
-    help="Two texts and a class; and a score; anchor, positive, negative; query and answer.",
-)
-@click.option("--columns", default="", help="Columns of texts and label, in order: a,b,label.")
-@click.option("--exclude", multiple=True, help="Evaluation file whose texts must not be learned.")
-@click.option("--labels", default="", help="All classes, in order; found in the data by default.")
-@click.option("--skip-label", multiple=True, help="Class whose rows are left out.")
-@click.option("--score-range", default="0,1", show_default=True, help="LOW,HIGH of scores.")
-@click.option("--dev-fraction", type=float, default=0.0, show_default=True, help="Held out.")
-@click.option("--shards", type=int, help="Files to write; 8 or more by default.")
-@click.option("--tokenizer", help="Model to count tokens with; characters by default.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@job
-def prepare(
-    debug: bool, json_log: bool, columns: str, labels: str, score_range: str, **options: object
+def add_command(
+    stage: str,
+    spec_type: type[Spec],
+    render_report: Callable[[Report], str | Rendered],
+    *,
+    render_json: Callable[[Report], str | Rendered] | None = None,
+    waits: bool = False,
+    prepare: Callable[[dict[str, object], Sequence[str]], None] | None = None,
 ) -> None:
-    """Turn labelled files into shards to train on, without repeats and leaks."""
-    options["columns"], options["labels"] = words_of(columns), words_of(labels)
-    options["score_range"] = parsed(range_of, score_range, "--score-range")
-    report: PrepareReport = run_job("prepare", "PrepareSpec", debug, json_log, **options)
-    say(prepare_text(report))
+    """Add a stage to the command line.
+
+    render_report, render_json: make text of its report. waits: the stage may wait for capacity or
+    for another run. prepare: changes the options before the spec is made; it gets the log switches.
+    """
+
+    def callback(
+        *,
+        debug: bool,
+        json_log: bool,
+        as_json: bool = False,
+        max_wait: float | None = None,
+        when_busy: str | None = None,
+        **options: object,
+    ) -> None:
+        if prepare is not None:
+            prepare(options, ["--debug"] * debug + ["--json-log"] * json_log)
+        with _waiting(max_wait, when_busy):
+            report = cast(Report, run_job(stage, spec_type, options, debug, json_log))
+        if as_json and render_json is not None:
+            show(render_json(report))
+        else:
+            show(render_report(report))
+
+    main.add_command(
+        StageCommand(stage, spec_type, callback, waits=waits, has_json=render_json is not None)
+    )
 
 
-@main.command()
-@click.argument("shards")
-@click.option("--model", required=True, help="Encoder to search with: folder, hub id or 'demo'.")
-@click.option("--out", required=True, help="Folder or s3:// URI of the new shards.")
-@click.option("--negatives", type=int, default=1, show_default=True, help="Per row.")
-@click.option(
-    "--margin", type=float, default=0.05, show_default=True, help="Cosine below the answer's."
+def _waiting(max_wait: float | None, when_busy: str | None) -> AbstractContextManager[None]:
+    if max_wait is None:
+        return nullcontext()
+    from pipelines.runtime.wait_policy import wait_policy
+
+    return wait_policy(max_wait, waits_for_lock=when_busy == "wait")
+
+
+def show(result: str | Rendered) -> None:
+    """Print a rendered report; exit with its code if it has one."""
+    shown = Rendered(result) if isinstance(result, str) else result
+    click.echo(shown.text if shown.is_coloured else printable(shown.text), err=shown.is_error)
+    for note in shown.notes:
+        click.echo(printable(note), err=True)
+    if shown.exit_code:
+        sys.exit(shown.exit_code)
+
+
+def check_run_words(options: dict[str, object], switches: Sequence[str]) -> None:
+    """Refuse wrong options of `sbert run` here, not on the cluster; pass the log switches on."""
+    words = cast("tuple[str, ...]", options["words"])
+    main.commands["run"].make_context("run", [str(options["job"]), *words])
+    options["words"] = (*switches, *words)
+
+
+add_command("init", InitSpec, render_run.render_init)
+add_command("run", RunSpec, render_run.render_run, waits=True)
+add_command("dedup", DedupSpec, render_run.render_dedup, waits=True)
+add_command("prepare", PrepareSpec, render.render_prepare, waits=True)
+add_command("mine", MineSpec, render.render_mine, waits=True)
+add_command("train", TrainSpec, render.render_train, waits=True)
+add_command("evaluate", EvaluateSpec, render.render_evaluate, waits=True)
+add_command("embed", EmbedSpec, render.render_embed, waits=True)
+add_command("index", IndexSpec, render.render_index, waits=True)
+add_command(
+    "search",
+    SearchSpec,
+    render_hits.render_search,
+    render_json=render_hits.search_json,
+    waits=True,
 )
-@click.option(
-    "--ceiling", type=float, default=0.9, show_default=True, help="Cosine with the answer itself."
+add_command(
+    "threshold",
+    ThresholdSpec,
+    render_hits.render_threshold,
+    render_json=render_hits.threshold_json,
 )
-@job
-def mine(debug: bool, json_log: bool, **options: object) -> None:
-    """Add hard negatives to ranking shards, by exact search."""
-    report: MineReport = run_job("mine", "MineSpec", debug, json_log, **options)
-    say(mine_text(report))
-
-
-@main.command()
-@click.argument("shards")
-@click.option("--base", required=True, help="Encoder to start from: folder, hub id or 'demo'.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="New encoder folder.")
-@click.option(
-    "--objective", type=click.Choice(["softmax", "cosine", "triplet", "ranking", "cosent"])
+add_command("pairs", PairsSpec, render.render_pairs, waits=True)
+add_command("cluster", ClusterSpec, render.render_cluster, waits=True)
+add_command("apply", ApplySpec, render.render_apply, waits=True)
+add_command("report", ReportSpec, render_run.render_report)
+add_command("path", PathSpec, str)
+add_command("export", ExportSpec, render.render_export)
+add_command("demo", DemoSpec, render_run.render_demo, waits=True)
+add_command("submit", SubmitSpec, render_run.render_submit, prepare=check_run_words)
+add_command(
+    "doctor",
+    DoctorSpec,
+    render_run.render_doctor,
+    render_json=render_run.doctor_json,
 )
-@click.option("--cross-encoder", is_flag=True, help="Train a cross-encoder instead.")
-@click.option("--concat", default="u,v,|u-v|", show_default=True, help="What softmax sees.")
-@click.option("--margin", type=float, default=1.0, show_default=True, help="Of triplets.")
-@click.option(
-    "--distance",
-    type=click.Choice(["euclidean", "cosine", "manhattan"]),
-    default="euclidean",
-    show_default=True,
-    help="Of triplets.",
-)
-@click.option("--matryoshka", default="", help="Also train the first 256,128,64 dimensions.")
-@click.option("--pooling", type=click.Choice(["mean", "cls", "max"]), help="The base's own.")
-@click.option("--dense", type=int, help="Add a projection to D dimensions.")
-@click.option("--max-length", type=int, help="Tokens of a text; the base's own.")
-@click.option("--workers", type=int, help="Ranks; one per GPU, or 1.")
-@click.option("--gpus-per-worker", type=float, help="1 where there are GPUs, else 0.")
-@click.option("--cpus-per-worker", type=int, help="Threads of a rank; all cores shared evenly.")
-@click.option("--epochs", type=int, default=1, show_default=True)
-@click.option("--batch-size", type=int, default=16, show_default=True, help="Rows per worker.")
-@click.option("--accumulate", type=int, default=1, show_default=True, help="Batches per step.")
-@click.option("--lr", type=float, default=2e-5, show_default=True)
-@click.option("--warmup", type=float, default=0.1, show_default=True, help="Share of steps.")
-@click.option("--weight-decay", type=float, default=0.0, show_default=True)
-@click.option("--precision", type=click.Choice(["bf16", "fp32"]), help="bf16 on GPUs, else fp32.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seeds", type=int, help="Train N encoders, from --seed on, in folders of --out.")
-@click.option("--eval", help="STS file to judge epochs by; the dev split by default.")
-@click.option("--checkpoint-steps", type=int, default=500, show_default=True)
-@job
-def train(debug: bool, json_log: bool, matryoshka: str, **options: object) -> None:
-    """Fine-tune an encoder, or a cross-encoder, on shards."""
-    options["matryoshka"] = parsed(numbers_of, matryoshka, "--matryoshka")
-    reports: list[TrainReport] = run_job("train", "TrainSpec", debug, json_log, **options)
-    say("\n".join(map(train_text, reports)))
-
-
-@main.command()
-@click.argument("models", nargs=-1, required=True)
-@click.option("--sts", multiple=True, help="Scored pairs: sentence1, sentence2, score.")
-@click.option(
-    "--sts-aggregate",
-    type=click.Choice(["all", "mean", "wmean"]),
-    default="all",
-    show_default=True,
-    help="Subsets of one file together, averaged, or weighted by their pairs.",
-)
-@click.option("--nli", multiple=True, help="Classed pairs, for models with a softmax head.")
-@click.option("--triplets", multiple=True, help="anchor, positive, negative.")
-@click.option("--pairs", multiple=True, help="Two texts and label 1 (same) or 0.")
-@click.option("--transfer", help="Folder of the SentEval tasks: mr.parquet, trec_train.parquet...")
-@click.option("--retrieval", help="Folder with NAME_docs, NAME_queries, NAME_qrels.")
-@click.option("--clusters", multiple=True, help="id, cluster, text.")
-@click.option("--facets", multiple=True, help="Argument pairs with score and topic.")
-@click.option(
-    "--baselines", multiple=True, help="glove=FILE, tfidf, mean=MODEL or cls=MODEL, as a column."
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for scores.json, scores.md.")
-@job
-def evaluate(debug: bool, json_log: bool, **options: object) -> None:
-    """Score models on the benchmarks of the paper, side by side."""
-    report: EvaluateReport = run_job("evaluate", "EvaluateSpec", debug, json_log, **options)
-    say(report.table)
-    if report.out is not None:
-        say(f"scores -> {report.out}")
-
-
-@main.command()
-@click.argument("corpus")
-@click.option("--model", required=True, help="Folder, s3:// URI, hub id org/name@rev, or 'demo'.")
-@click.option("--out", required=True, help="Folder or s3:// URI of the vectors, new or to update.")
-@click.option("--text-column", default="text", show_default=True, help="Column of texts.")
-@click.option("--text", help=r"Template of several columns instead: '{title}\n{body}'.")
-@click.option("--id-column", help="Column of unique ids; 'id' if there is one, else positions.")
-@click.option("--id", type=click.Choice(["content"]), help="Make ids from the texts themselves.")
-@click.option("--carry", default="", help="Columns to copy beside the vectors: a,b=c (b as c).")
-@click.option(
-    "--where",
-    help="Rows to take: \"lang in ('en', 'de') and not year < 2020\". A null fulfils nothing but "
-    "'is None', neither year < 2020 nor its opposite.",
-)
-@click.option("--limit", type=int, help="Take the first N rows only.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16", "int8"]),
-    default="float32",
-    show_default=True,
-    help="How vectors are stored.",
-)
-@click.option("--max-length", type=int, help="Tokens of a text the model sees; the model's own.")
-@click.option("--prompt", help="Text in front of every text; the model's document prompt.")
-@click.option("--truncate-dim", type=int, help="Keep the first D dimensions.")
-@click.option(
-    "--long",
-    type=click.Choice(["truncate", "pool", "chunks"]),
-    default="truncate",
-    show_default=True,
-    help="Texts beyond the length: cut, average their windows, or one row per window.",
-)
-@click.option(
-    "--distinct",
-    type=click.Choice(["corpus", "unit"]),
-    default="corpus",
-    show_default=True,
-    help="Encode each text once in the whole corpus, or once per unit (fewer passes).",
-)
-@click.option("--actors", type=int, help="Embedding actors; one per GPU, or per core.")
-@click.option("--gpus-per-actor", type=float, help="1 where there are GPUs, else 0.")
-@click.option("--cpus-per-actor", type=int, default=1, show_default=True)
-@click.option("--unit-rows", type=int, help="Rows per unit of work; 1,024 to 65,536 by file size.")
-@click.option("--skip-corrupt", is_flag=True, help="Quarantine unreadable files and go on.")
-@click.option("--plan", is_flag=True, help="Show what would be done; write nothing.")
-@job
-def embed(debug: bool, json_log: bool, carry: str, text: str | None, **options: object) -> None:
-    """Turn a corpus of texts into vectors; only what is new or changed is embedded."""
-    options["carry"] = words_of(carry)
-    options["text"] = None if text is None else unescaped(text)
-    report = run_job("embed", "EmbedSpec", debug, json_log, **options)
-    say(plan_text(report) if options["plan"] else embed_text(report))
-
-
-@main.command()
-@click.argument("vectors")
-@click.option("--out", required=True, help="Folder or s3:// URI of the index, new or to update.")
-@click.option(
-    "--kind",
-    default="hnsw",
-    show_default=True,
-    help='hnsw, or a FAISS factory string: "faiss:IVF4096,PQ48".',
-)
-@click.option("--shards", default="auto", show_default=True, help="Files side by side, or auto.")
-@click.option("--m", type=int, default=16, show_default=True, help="Links of a node (hnsw).")
-@click.option(
-    "--ef-construction", type=int, default=200, show_default=True, help="Care in building (hnsw)."
-)
-@click.option("--train-sample", type=int, help="Rows FAISS learns cells and codes from.")
-@click.option(
-    "--recall-sample", type=int, default=1000, show_default=True, help="Queries to measure with."
-)
-@click.option(
-    "--recall-target", type=float, help="Raise the search effort until recall@10 is this, or fail."
-)
-@click.option("--seed", type=int, default=0, show_default=True)
-@job
-def index(debug: bool, json_log: bool, shards: str, **options: object) -> None:
-    """Build or update an index of vectors, and measure what it misses."""
-    options["shards"] = parsed(number_or_auto, shards, "--shards")
-    report: IndexReport = run_job("index", "IndexSpec", debug, json_log, **options)
-    say(index_text(report))
-
-
-@main.command()
-@click.argument("index")
-@click.argument("text", required=False)
-@click.option("--queries", help="File of queries instead: Parquet, CSV, TSV or JSON lines.")
-@click.option("--text-column", default="text", show_default=True, help="Of --queries.")
-@click.option("--id-column", help="Of --queries; 'id' if there is one, else row numbers.")
-@click.option("--k", type=int, default=10, show_default=True, help="Hits per query.")
-@click.option("--model", help="Encoder of the queries; the one that made the vectors.")
-@click.option("--rerank", help="Cross-encoder that has the last word on the hits.")
-@click.option("--filter", help="Rows to find, as embed's --where: \"source == 'x' and year > 9\".")
-@click.option("--out", help="Parquet file for the hits of --queries.")
-@click.option("--json", "as_json", is_flag=True, help="Print hits as JSON.")
-@job
-def search(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
-    """Find the closest rows of an index to a text, or to each text of a file."""
-    report: SearchReport = run_job("search", "SearchSpec", debug, json_log, **options)
-    say(search_json(report) if as_json else search_text(report))
-    for note in report.notes:
-        say(note, err=True)
-
-
-@main.command()
-@click.argument("vectors")
-@click.option("--out", required=True, help="Folder or s3:// URI of the pairs.")
-@click.option("--threshold", type=float, help="Least cosine; 0.9, or none with --top-k.")
-@click.option("--against", help="Vectors to compare with instead of the rows themselves.")
-@click.option(
-    "--method",
-    type=click.Choice(["auto", "exact", "ivf"]),
-    default="auto",
-    show_default=True,
-    help="All pairs; through cells, with a certificate; or what fits.",
-)
-@click.option(
-    "--recall", type=float, default=0.99, show_default=True, help="What ivf must be sure of."
-)
-@click.option("--top-k", type=int, help="The K nearest rows of each row instead.")
-@click.option("--max-edges", type=int, help="Stop before writing if there are more pairs.")
-@click.option("--rerank", help="Cross-encoder that scores the pairs in --band.")
-@click.option("--band", default="0.85:0.95", show_default=True, help="Cosines LOW:HIGH to rerank.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of samples and cells.")
-@job
-def pairs(debug: bool, json_log: bool, band: str, **options: object) -> None:
-    """Find all pairs of rows that are at least as similar as a threshold."""
-    options["band"] = parsed(band_of, band, "--band")
-    report: PairsReport = run_job("pairs", "PairsSpec", debug, json_log, **options)
-    say(pairs_text(report))
-
-
-@main.command()
-@click.argument("source", metavar="VECTORS|PAIRS")
-@click.option("--labelled", help="Pairs of ids with a label 1 (same) or 0: id_a, id_b, label.")
-@click.option("--samples", type=int, default=3, show_default=True, help="Pairs shown at a level.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@local_job
-def threshold(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
-    """Help to choose a threshold: chance pairs and samples by cosine, or scores against labels."""
-    report: ThresholdReport = run_job("threshold", "ThresholdSpec", debug, json_log, **options)
-    say(threshold_text(report, as_json))
-
-
-@main.command()
-@click.argument("pairs")
-@click.option("--out", required=True, help="Folder or s3:// URI of the clusters.")
-@click.option(
-    "--method",
-    type=click.Choice(["leaders", "components"]),
-    default="leaders",
-    show_default=True,
-    help="How rows are grouped; what is kept follows leaders.",
-)
-@click.option("--threshold", "thresholds", type=float, multiple=True, help="That of the pairs.")
-@click.option("--keep", default="", help='First choice first: "source=a>b,longest,newest:date".')
-@click.option("--protect", help="Ids never to remove: lines of text, or a table with a column id.")
-@click.option("--metadata", help="Corpus with the columns of --keep that the vectors lack.")
-@click.option("--vectors", help="Where the vectors are now, if they moved.")
-@click.option("--min-rerank", type=float, help="Leave out pairs with a lower cross-encoder score.")
-@click.option(
-    "--max-cluster-share",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Of all rows that one component may chain together.",
-)
-@click.option("--topics", type=int, help="Also sort rows into K topics, named by keywords.")
-@click.option("--compare-fresh", is_flag=True, help="Say how an update differs from a fresh run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of topics.")
-@local_job
-def cluster(debug: bool, json_log: bool, **options: object) -> None:
-    """Decide which rows to keep; every other row has a kept witness."""
-    report: ClusterReport = run_job("cluster", "ClusterSpec", debug, json_log, **options)
-    say(cluster_text(report))
-
-
-@main.command()
-@click.argument("clusters")
-@click.argument("corpus")
-@click.option("--out", required=True, help="Folder or s3:// URI of the smaller corpus.")
-@click.option("--threshold", type=float, help="Which one, if the clusters have several.")
-@job
-def apply(debug: bool, json_log: bool, **options: object) -> None:
-    """Write the corpus without removed rows: same files, schema and order."""
-    report: ApplyReport = run_job("apply", "ApplySpec", debug, json_log, **options)
-    say(apply_text(report))
-
-
-@main.command()
-@click.argument("sources", nargs=-1, required=True)
-@click.option("--out", default="report.html", show_default=True, help="The page.")
-@click.option("--title", help="Of the page.")
-@click.option("--sample", type=int, default=4000, show_default=True, help="Points of the map.")
-@click.option("--clusters", type=int, default=2000, show_default=True, help="Clusters to read.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@local_job
-def report(debug: bool, json_log: bool, **options: object) -> None:
-    """Write one page on a run or on artifacts, and the same as JSON."""
-    made: ReportReport = run_job("report", "ReportSpec", debug, json_log, **options)
-    say(f"{made.bytes / 1e6:,.1f} MB\nreport -> {made.page}")
-
-
-@main.command()
-@click.argument("artifact")
-def path(artifact: str) -> None:
-    """Print the published data folder of an artifact, for any Parquet reader."""
-    say(run_job("path", "PathSpec", False, False, artifact=artifact))
-
-
-@main.command()
-@click.argument("vectors")
-@click.option("--to", type=click.Choice(["lance", "pgvector", "qdrant"]), required=True)
-@click.option("--out", required=True, help="New folder for the files.")
-@click.option("--name", default="vectors", show_default=True, help="Table or collection.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def export(debug: bool, **options: object) -> None:
-    """Write vectors as files a vector store loads."""
-    rows, folder = run_job("export", "ExportSpec", debug, False, **options)
-    say(f"{rows:,} vectors -> {folder}")
-
-
-@main.command()
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("demo-out"),
-    show_default=True,
-    help="Folder for everything it makes.",
-)
-@click.option("--small", is_flag=True, help="Less of everything: under two minutes.")
-@click.option("--docstrings", type=int, help="Texts to embed; 4,000, or 1,000 with --small.")
-@job
-def demo(debug: bool, json_log: bool, **options: object) -> None:
-    """The whole flow on the docstrings of this machine's Python: train, embed, search, clean."""
-    report: DemoReport = run_job("demo", "DemoSpec", debug, json_log, **options)
-    say(demo_text(report))
-
-
-@main.command()
-@click.argument("job", type=click.Path(path_type=Path))
-@click.argument("words", nargs=-1, metavar="[-- OPTIONS OF RUN]")
-@click.option(
-    "--address",
-    envvar="RAY_API_SERVER_ADDRESS",
-    required=True,
-    help="URL of the cluster's dashboard: http://head:8265.",
-)
-@click.option("--set", "settings", multiple=True, help="STAGE.OPTION=VALUE, above the job file.")
-@click.option(
-    "--env",
-    multiple=True,
-    help="NAME=VALUE for the job, or NAME for its value here. Ray logs it on its nodes.",
-)
-@click.option("--job-id", help="Ray's name for the job; if it is there already, it is followed.")
-@click.option("--no-wait", is_flag=True, help="Submit, and do not follow.")
-@local_job
-def submit(
-    debug: bool, json_log: bool, no_wait: bool, words: tuple[str, ...], **options: object
-) -> None:
-    """Run a job file on a cluster through Ray Jobs: its log here, its exit code ours."""
-    run.make_context("run", [str(options["job"]), *words])  # a wrong word ends here, not there
-    flags = ("--debug",) * debug + ("--json-log",) * json_log
-    options |= {"wait": not no_wait, "words": (*flags, *words)}
-    report: Submitted = run_job("submit", "SubmitSpec", debug, json_log, **options)
-    say(submit_text(report), err=bool(report.exit_code))
-    sys.exit(report.exit_code or 0)
-
-
-@main.command()
-@click.option("--address", envvar="RAY_ADDRESS", help="Ray cluster; this machine by default.")
-@click.option("--storage", multiple=True, help="Folder or s3:// URI that all nodes should share.")
-@click.option("--gpu", is_flag=True, help="Also measure a GPU (five minutes), and write a report.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@local_job
-def doctor(debug: bool, json_log: bool, as_json: bool, **options: object) -> None:
-    """Check versions, GPUs, storage, clocks, room and locks of every node; say what to do."""
-    from pipelines.cli.doctor_table import doctor_json, doctor_text
-
-    report: DoctorReport = run_job("doctor", "DoctorSpec", debug, json_log, **options)
-    if as_json:
-        say(doctor_json(report))
-    else:
-        click.echo(doctor_text(report))  # clean, but for its own colours
-    sys.exit(EXIT_BAD_INPUT if report.num_failed else 0)

@@ -1,30 +1,43 @@
 """Options of `sbert dedup`, checked when they are given."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.options import refuse_uri
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    check_cosine,
+    option,
+    refuse_uri,
+    spec_class,
+)
+
+AUTO = "auto"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DedupSpec:
-    """What `sbert dedup` does. threshold: a cosine or auto."""
+@spec_class
+class DedupSpec(Spec):
+    """Remove near-duplicates from one file: kept, removed with witnesses, report."""
 
-    file: str
-    out: Path
-    text_column: str = "text"
-    id_column: str | None = None
-    threshold: str = "auto"
-    keep: str = ""
-    model: str = "demo"
-    address: str | None = None
+    file: str = argument("Parquet, CSV, TSV or JSON lines file.", path=PathKind.INPUT)
+    out: Path = option("Folder for the results.", path=PathKind.OUTPUT)
+    text_column: str = option("Column of texts.", default="text")
+    id_column: str | None = option("Column of ids; 'id' if there is one.", default=None)
+    threshold: str = option(
+        "Smallest cosine of near-duplicates; auto measures chance pairs.", default=AUTO
+    )
+    keep: str = option(
+        'Which row of a group to keep: "longest,newest:date"; else the first by id.', default=""
+    )
+    model: str = option("Encoder: folder, hub id or 'demo'.", default="demo", path=PathKind.MODEL)
+    address: str | None = address_option()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         refuse_uri(self.out)
-        if self.threshold != "auto":
+        if self.threshold != AUTO:
             try:
                 value = float(self.threshold)
             except ValueError:
                 raise ValueError(f"threshold {self.threshold!r}; give a cosine or auto") from None
-            if not -1 <= value <= 1:
-                raise ValueError(f"threshold is {value:g}; a cosine lies between -1 and 1")
+            check_cosine("threshold", value)

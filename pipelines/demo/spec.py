@@ -1,19 +1,22 @@
 """Options of `sbert demo`, checked when they are given."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.options import PathKind, Spec, address_option, option, spec_class
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DemoSpec:
-    """What `sbert demo` does. docstrings: None is what the size of the demo asks for."""
 
-    out: Path
-    docstrings: int | None = None
-    small: bool = False
-    address: str | None = None
+@spec_class
+class DemoSpec(Spec):
+    """The whole flow on the docstrings of this machine's Python: train, embed, search, clean."""
 
-    def __post_init__(self) -> None:
+    out: Path = option(
+        "Folder for everything it makes.", default=Path("demo-out"), path=PathKind.OUTPUT
+    )
+    docstrings: int | None = option("Texts to embed; 4,000, or 1,000 with --small.", default=None)
+    small: bool = option("Less of everything: under two minutes.", default=False)
+    address: str | None = address_option()
+
+    def check(self) -> None:
         if self.docstrings is not None and self.docstrings < 2:
             raise ValueError(f"docstrings is {self.docstrings}; a pair needs at least 2")
         if self.out.exists() and not self.out.is_dir():

@@ -1,12 +1,16 @@
-"""Options of `sbert doctor`, checked when they are given."""
+"""Options of `sbert doctor`."""
 
-from dataclasses import dataclass
+from pipelines.options import PathKind, Spec, option, spec_class
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DoctorSpec:
-    """What `sbert doctor` looks at. storage: places that all nodes should share."""
+@spec_class
+class DoctorSpec(Spec):
+    """Check versions, GPUs, storage, clocks, room and locks of every node, with remedies."""
 
-    storage: tuple[str, ...] = ()
-    gpu: bool = False
-    address: str | None = None
+    storage: tuple[str, ...] = option(
+        "Folder or s3:// URI that all nodes should share.", default=(), path=PathKind.INPUT
+    )
+    gpu: bool = option("Also measure a GPU (five minutes), and write a report.", default=False)
+    address: str | None = option(
+        "Ray cluster; this machine by default.", default=None, envvar="RAY_ADDRESS"
+    )

@@ -1,38 +1,78 @@
 """Options of `sbert evaluate`, checked when they are given."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.options import refuse_uri
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    option,
+    refuse_uri,
+    spec_class,
+)
+from sbert_core.choices import Aggregate
+
+TASKS = ("sts", "nli", "triplets", "pairs", "transfer", "retrieval", "clusters", "facets")
+BASELINES = ("glove", "tfidf", "mean", "cls")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluateSpec:
-    """What `sbert evaluate` does. Fields carry the names of the options."""
+@spec_class
+class EvaluateSpec(Spec):
+    """Score models on the benchmarks of the paper, side by side."""
 
-    models: tuple[str, ...]
-    sts: tuple[str, ...] = ()
-    sts_aggregate: str = "all"
-    nli: tuple[str, ...] = ()
-    triplets: tuple[str, ...] = ()
-    pairs: tuple[str, ...] = ()
-    transfer: str | None = None
-    retrieval: str | None = None
-    clusters: tuple[str, ...] = ()
-    facets: tuple[str, ...] = ()
-    baselines: tuple[str, ...] = ()
-    out: Path | None = None
-    address: str | None = None
+    models: tuple[str, ...] = argument(
+        "Encoders or cross-encoders: folders, hub ids or 'demo'.", path=PathKind.MODEL
+    )
+    sts: tuple[str, ...] = option(
+        "Scored pairs: sentence1, sentence2, score.", default=(), path=PathKind.INPUT
+    )
+    sts_aggregate: Aggregate = option(
+        "Subsets of one file scored together (all), averaged (mean), or weighted by their pairs "
+        "(wmean).",
+        default=Aggregate.ALL,
+    )
+    nli: tuple[str, ...] = option(
+        "Pairs with a class, for models with a softmax head.", default=(), path=PathKind.INPUT
+    )
+    triplets: tuple[str, ...] = option(
+        "Triplets: anchor, positive, negative.", default=(), path=PathKind.INPUT
+    )
+    pairs: tuple[str, ...] = option(
+        "Two texts and label 1 (same) or 0.", default=(), path=PathKind.INPUT
+    )
+    transfer: str | None = option(
+        "Folder of the SentEval tasks: mr.parquet, trec_train.parquet...",
+        default=None,
+        path=PathKind.INPUT,
+    )
+    retrieval: str | None = option(
+        "Folder with NAME_docs, NAME_queries, NAME_qrels.", default=None, path=PathKind.INPUT
+    )
+    clusters: tuple[str, ...] = option(
+        "Clusters: id, cluster, text.", default=(), path=PathKind.INPUT
+    )
+    facets: tuple[str, ...] = option(
+        "Argument pairs with score and topic.", default=(), path=PathKind.INPUT
+    )
+    baselines: tuple[str, ...] = option(
+        "Another column of scores: glove=FILE, tfidf, mean=MODEL or cls=MODEL.",
+        default=(),
+        path=PathKind.NAMED_MODEL,
+    )
+    out: Path | None = option(
+        "Folder for scores.json and scores.md.", default=None, path=PathKind.OUTPUT
+    )
+    address: str | None = address_option()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.out is not None:
             refuse_uri(self.out)
-        tasks = ("sts", "nli", "triplets", "pairs", "transfer", "retrieval", "clusters", "facets")
-        if not any(getattr(self, task) for task in tasks):
-            raise ValueError(f"nothing to evaluate on; give one of --{', --'.join(tasks)}")
+        if not any(getattr(self, task) for task in TASKS):
+            raise ValueError(f"nothing to evaluate on; give one of --{', --'.join(TASKS)}")
         for baseline in self.baselines:
             kind, _, place = baseline.partition("=")
-            if kind not in ("glove", "tfidf", "mean", "cls") or (kind != "tfidf") != bool(place):
+            if kind not in BASELINES or (kind != "tfidf") != bool(place):
                 raise ValueError(
                     f"baseline {baseline!r} is unknown; give glove=FILE, tfidf, mean=MODEL or "
                     "cls=MODEL"

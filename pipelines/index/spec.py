@@ -1,27 +1,40 @@
 """Options of `sbert index`, checked when they are given."""
 
-from dataclasses import dataclass
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    check_positive,
+    option,
+    spec_class,
+)
+from pipelines.syntax import COUNT_OR_AUTO
 
-from pipelines.options import check_positive
 
+@spec_class
+class IndexSpec(Spec):
+    """Build or update an index of vectors, and measure its recall."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexSpec:
-    """What `sbert index` does. Fields carry the names of the options; shards None: by size."""
+    vectors: str = argument("Vectors of `sbert embed`.", path=PathKind.INPUT)
+    out: str = option("Folder or s3:// URI of the index, new or to update.", path=PathKind.OUTPUT)
+    kind: str = option('hnsw, or a FAISS factory string: "faiss:IVF4096,PQ48".', default="hnsw")
+    shards: int | None = option(
+        "Shards that are built in parallel; auto chooses by size.",
+        default=None,
+        syntax=COUNT_OR_AUTO,
+    )
+    m: int = option("Links per node (HNSW M).", default=16)
+    ef_construction: int = option("HNSW ef_construction.", default=200)
+    train_sample: int | None = option("Rows FAISS trains its cells and codes on.", default=None)
+    recall_sample: int = option("Queries to measure recall with.", default=1000)
+    recall_target: float | None = option(
+        "Raise the search effort until recall@10 reaches this, or fail.", default=None
+    )
+    seed: int = option("Random seed of the index and of its samples.", default=0)
+    address: str | None = address_option()
 
-    vectors: str
-    out: str
-    kind: str = "hnsw"
-    shards: int | None = None
-    m: int = 16
-    ef_construction: int = 200
-    train_sample: int | None = None
-    recall_sample: int = 1000
-    recall_target: float | None = None
-    seed: int = 0
-    address: str | None = None
-
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_positive(self, "shards", "ef_construction", "train_sample", "recall_sample")
         if self.m < 2:
             raise ValueError(f"m is {self.m}; a graph needs 2 or more links a node")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pipelines.init.spec import InitSpec
+
 EXAMPLE = """\
 # A job for `sbert run`. Paths are relative to this file. Every stage takes the options of its
 # command (`sbert embed --help`), with its inputs and outputs below `out` unless you name others.
@@ -42,9 +44,9 @@ gates:                   # exit code 4 if one fails; the report says which
 """
 
 
-def run(path: Path, corpus: str, out: str) -> Path:
-    """Write the example; a file that is there stays."""
-    if path.exists():
-        raise ValueError(f"{path} exists already; choose another name")
-    path.write_text(EXAMPLE.format(corpus=corpus, out=out), encoding="utf-8")
-    return path
+def run(spec: InitSpec) -> Path:
+    """Write the example; a file that exists is not replaced."""
+    if spec.job.exists():
+        raise ValueError(f"{spec.job} exists already; choose another name")
+    spec.job.write_text(EXAMPLE.format(corpus=spec.corpus, out=spec.out), encoding="utf-8")
+    return spec.job

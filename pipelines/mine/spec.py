@@ -1,23 +1,31 @@
 """Options of `sbert mine`, checked when they are given."""
 
-from dataclasses import dataclass
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    check_positive,
+    option,
+    spec_class,
+)
 
-from pipelines.options import check_positive
 
+@spec_class
+class MineSpec(Spec):
+    """Add hard negatives to ranking shards, by exact search."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MineSpec:
-    """What `sbert mine` does. Fields carry the names of the options."""
+    shards: str = argument("Ranking shards of `sbert prepare`.", path=PathKind.INPUT)
+    model: str = option("Encoder to search with: folder, hub id or 'demo'.", path=PathKind.MODEL)
+    out: str = option("Folder or s3:// URI of the new shards.", path=PathKind.OUTPUT)
+    negatives: int = option("Negatives per row.", default=1)
+    margin: float = option(
+        "A negative's cosine to the query is at least this far below the answer's.", default=0.05
+    )
+    ceiling: float = option("Largest cosine of a negative to the answer.", default=0.9)
+    address: str | None = address_option()
 
-    shards: str
-    model: str
-    out: str
-    negatives: int = 1
-    margin: float = 0.05
-    ceiling: float = 0.9
-    address: str | None = None
-
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_positive(self, "negatives")
         if not 0 <= self.margin < 2:
             raise ValueError(f"margin is {self.margin}; give a difference of cosines, 0 to 2")

@@ -1,36 +1,66 @@
 """Options of `sbert pairs`, checked when they are given."""
 
-from dataclasses import dataclass
+from enum import StrEnum
 
-from pipelines.options import check_positive
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    check_cosine,
+    check_positive,
+    option,
+    spec_class,
+)
+from pipelines.syntax import BAND
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PairsSpec:
-    """What `sbert pairs` does. max_edges None: as many as there are."""
+class JoinMethod(StrEnum):
+    """How pairs are found."""
 
-    vectors: str
-    out: str
-    threshold: float | None = None
-    against: str | None = None
-    method: str = "auto"
-    recall: float = 0.99
-    top_k: int | None = None
-    max_edges: int | None = None
-    rerank: str | None = None
-    band: tuple[float, float] = (0.85, 0.95)
-    seed: int = 0
-    address: str | None = None
+    AUTO = "auto"
+    EXACT = "exact"
+    IVF = "ivf"
 
-    def __post_init__(self) -> None:
+
+@spec_class
+class PairsSpec(Spec):
+    """Find all pairs of rows that are at least as similar as a threshold."""
+
+    vectors: str = argument("Vectors of `sbert embed`.", path=PathKind.INPUT)
+    out: str = option("Folder or s3:// URI of the pairs.", path=PathKind.OUTPUT)
+    threshold: float | None = option(
+        "Smallest cosine of a pair; 0.9, or none with --top-k.", default=None
+    )
+    against: str | None = option(
+        "Other vectors to compare with, instead of the rows with each other.",
+        default=None,
+        path=PathKind.INPUT,
+    )
+    method: JoinMethod = option(
+        "Compare all rows (exact), compare within IVF cells and certify the recall (ivf), or "
+        "choose by size (auto).",
+        default=JoinMethod.AUTO,
+    )
+    recall: float = option("Recall the IVF join must certify.", default=0.99)
+    top_k: int | None = option("Find the K nearest rows of each row instead.", default=None)
+    max_edges: int | None = option("Stop before writing if there are more pairs.", default=None)
+    rerank: str | None = option(
+        "Cross-encoder that scores the pairs in --band.", default=None, path=PathKind.MODEL
+    )
+    band: tuple[float, float] = option(
+        "Cosines LOW:HIGH to rerank.", default=(0.85, 0.95), syntax=BAND
+    )
+    seed: int = option("Random seed of samples and cells.", default=0)
+    address: str | None = address_option()
+
+    def check(self) -> None:
         check_positive(self, "max_edges", "top_k")
-        if self.threshold is not None and not -1 <= self.threshold <= 1:
-            raise ValueError(f"threshold is {self.threshold:g}; a cosine lies between -1 and 1")
-        if self.method not in ("auto", "exact", "ivf"):
-            raise ValueError(f"method {self.method!r} is unknown; give auto, exact or ivf")
+        if self.threshold is not None:
+            check_cosine("threshold", self.threshold)
         if not 0 < self.recall < 1:
             raise ValueError(f"recall is {self.recall:g}; give a share, as 0.99")
-        if self.top_k is not None and self.method == "ivf":
+        if self.top_k is not None and self.method is JoinMethod.IVF:
             raise ValueError("--top-k is exact; leave --method ivf out")
         if self.top_k is not None and self.rerank is not None:
             raise ValueError("--rerank is for pairs above a threshold; leave --top-k out")
@@ -40,7 +70,7 @@ class PairsSpec:
 
     @property
     def least_cos(self) -> float:
-        """Without a word on it 0.9; nearest rows are shown however far they are."""
+        """The threshold, or its default: 0.9; with `top_k` every cosine is allowed."""
         if self.threshold is not None:
             return self.threshold
         return 0.9 if self.top_k is None else -1.0

@@ -1,10 +1,10 @@
-"""Options of `sbert path`, checked when they are given."""
+"""Options of `sbert path`."""
 
-from dataclasses import dataclass
+from pipelines.options import PathKind, Spec, argument, spec_class
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PathSpec:
-    """What `sbert path` prints the folder of."""
+@spec_class
+class PathSpec(Spec):
+    """Print the published data folder of an artifact, for any Parquet reader."""
 
-    artifact: str
+    artifact: str = argument("Vectors, pairs, clusters or an index.", path=PathKind.INPUT)

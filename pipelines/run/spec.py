@@ -1,15 +1,22 @@
-"""Options of `sbert run`, checked when they are given."""
+"""Options of `sbert run`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.options import PathKind, Spec, address_option, argument, option, spec_class
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunSpec:
-    """What `sbert run` does. settings: stage.option=value; start: the first stage to run."""
 
-    job: Path
-    settings: tuple[str, ...] = ()
-    plan: bool = False
-    start: str | None = None
-    address: str | None = None
+@spec_class
+class RunSpec(Spec):
+    """Run the stages of a job file; finished ones have nothing to do."""
+
+    job: Path = argument("Job file; `sbert init` writes an example.", path=PathKind.INPUT)
+    settings: tuple[str, ...] = option(
+        "STAGE.OPTION=VALUE, replacing what the job file has.", default=(), flag="--set"
+    )
+    plan: bool = option("Estimate what would run and cost; write nothing.", default=False)
+    start: str | None = option(
+        "First stage to run; the outputs of earlier ones are used as they are.",
+        default=None,
+        flag="--from",
+    )
+    address: str | None = address_option()

@@ -1,27 +1,50 @@
 """Options of `sbert search`, checked when they are given."""
 
-from dataclasses import dataclass
+from pipelines.options import (
+    PathKind,
+    Spec,
+    address_option,
+    argument,
+    check_positive,
+    option,
+    spec_class,
+)
 
-from pipelines.options import check_positive
 
+@spec_class
+class SearchSpec(Spec):
+    """Find the closest rows of an index to a text, or to each text of a file."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchSpec:
-    """What `sbert search` does. Fields carry the names of the options."""
+    index: str = argument("Index of `sbert index`.", path=PathKind.INPUT)
+    text: str | None = argument("Query text.", default=None)
+    queries: str | None = option(
+        "File of queries instead: Parquet, CSV, TSV or JSON lines.",
+        default=None,
+        path=PathKind.INPUT,
+    )
+    text_column: str = option("Column of texts in --queries.", default="text")
+    id_column: str | None = option(
+        "Column of ids in --queries; 'id' if there is one, else row numbers.", default=None
+    )
+    k: int = option("Hits per query.", default=10)
+    model: str | None = option(
+        "Encoder of the queries; the one that made the vectors by default.",
+        default=None,
+        path=PathKind.MODEL,
+    )
+    rerank: str | None = option(
+        "Cross-encoder to rerank the hits.", default=None, path=PathKind.MODEL
+    )
+    filter: str | None = option(
+        "Search only rows that match, as embed's --where: \"source == 'x' and year > 9\".",
+        default=None,
+    )
+    out: str | None = option(
+        "Parquet file for the hits of --queries.", default=None, path=PathKind.OUTPUT
+    )
+    address: str | None = address_option()
 
-    index: str
-    text: str | None = None
-    queries: str | None = None
-    text_column: str = "text"
-    id_column: str | None = None
-    k: int = 10
-    model: str | None = None
-    rerank: str | None = None
-    filter: str | None = None
-    out: str | None = None
-    address: str | None = None
-
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_positive(self, "k")
         if (self.text is None) == (self.queries is None):
             raise ValueError("give one query text, or --queries FILE, one of both")

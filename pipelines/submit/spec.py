@@ -1,26 +1,37 @@
 """Options of `sbert submit`, checked when they are given."""
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipelines.options import PathKind, Spec, argument, option, spec_class
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SubmitSpec:
-    """What `sbert submit` does. words: more options of `sbert run`.
 
-    env: NAME=VALUE, or NAME for its value here; kept out of what is printed of a spec.
-    """
+@spec_class
+class SubmitSpec(Spec):
+    """Run a job file on a cluster through Ray Jobs, with its log and its exit code here."""
 
-    job: Path
-    address: str
-    settings: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    env: tuple[str, ...] = field(default=(), repr=False)
-    job_id: str | None = None
-    wait: bool = True
+    job: Path = argument("Job file whose paths all nodes can read.", path=PathKind.INPUT)
+    address: str = option(
+        "URL of the cluster's dashboard: http://head:8265.", envvar="RAY_API_SERVER_ADDRESS"
+    )
+    settings: tuple[str, ...] = option(
+        "STAGE.OPTION=VALUE, replacing what the job file has.", default=(), flag="--set"
+    )
+    words: tuple[str, ...] = argument(
+        "More options of `sbert run`.", default=(), metavar="[-- OPTIONS OF RUN]"
+    )
+    # Values may be secrets: they are not part of what is printed of a spec.
+    env: tuple[str, ...] = option(
+        "NAME=VALUE for the job, or NAME for its value here. Ray logs it on its nodes.",
+        default=(),
+        repr=False,
+    )
+    job_id: str | None = option(
+        "Ray's name for the job; a job of this name that exists is followed.", default=None
+    )
+    wait: bool = option("Submit the job and do not follow it.", default=True, flag="--no-wait")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if not re.match(r"https?://[^/]", self.address):
             raise ValueError(
                 f"address {self.address!r} is no URL of a dashboard; give one as http://head:8265"

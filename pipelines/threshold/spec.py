@@ -1,17 +1,25 @@
 """Options of `sbert threshold`, checked when they are given."""
 
-from dataclasses import dataclass
+from pipelines.options import PathKind, Spec, argument, option, spec_class
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ThresholdSpec:
-    """What `sbert threshold` does. source: vectors or pairs."""
+@spec_class
+class ThresholdSpec(Spec):
+    """Help to choose a threshold: chance pairs and samples by cosine, or scores against labels."""
 
-    source: str
-    labelled: str | None = None
-    samples: int = 3
-    seed: int = 0
+    source: str = argument(
+        "Vectors of `sbert embed` or pairs of `sbert pairs`.",
+        path=PathKind.INPUT,
+        metavar="VECTORS|PAIRS",
+    )
+    labelled: str | None = option(
+        "Pairs of ids with a label 1 (same) or 0: id_a, id_b, label.",
+        default=None,
+        path=PathKind.INPUT,
+    )
+    samples: int = option("Sample pairs shown at each level.", default=3)
+    seed: int = option("Random seed of the samples.", default=0)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.samples < 0:
             raise ValueError(f"samples is {self.samples}; give 0 or more")
