@@ -35,7 +35,7 @@ from paper_cells import sbert
 from scale import watched
 from support.synthetic import random_vectors, topical_vectors, write_vectors
 
-from pipelines.artifacts.models import local_model
+from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.reader import Artifact
 from pipelines.index import job as index_job
 from pipelines.index import plan
@@ -44,11 +44,12 @@ from pipelines.runtime.session import num_cores
 from pipelines.search.index import Index
 from sbert_core.encoder import Encoder
 from sbert_core.evaluation.retrieval import retrieval_scores
-from sbert_core.index.hits import exact_hits
-from sbert_core.index.kinds import IndexKind, skip_polysemous
+from sbert_core.index.faiss_index import skip_polysemous
+from sbert_core.index.hits import exact_search
+from sbert_core.index.kinds import IndexKind
 from sbert_core.index.shard import LOSSY_FACTOR
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reader import part_table, unit_vectors
+from sbert_core.vectors.reader import decode_unit_vectors, read_part
 
 KINDS = ("hnsw", "faiss:IVF4096,PQ48", "faiss:IVF1024,Flat")
 K = 10
@@ -98,7 +99,7 @@ def compared(
     kind: str, place: Path, vectors: np.ndarray, options: argparse.Namespace, work: Path
 ) -> list[str]:
     """Cells of one kind; both sides take turns, ratios are medians over the rounds."""
-    built = IndexKind.named(kind, m=16, ef_construction=200)
+    built = IndexKind.parse(kind, m=16, ef_construction=200)
     name = kind.replace(":", "-").replace(",", "-")
     theirs, ours = [], []
     for number in range(options.rounds):
@@ -107,11 +108,11 @@ def compared(
         out = work / f"{name}-{number}"
         spec = IndexSpec(vectors=str(place), out=str(out), kind=kind, shards=1)
         card = index_job.run(spec).card
-        ours.append(card["build_seconds"])
+        ours.append(card.build_seconds)
     ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
     queries = vectors[np.random.default_rng(0).choice(len(vectors), NUM_QUERIES)]
     search, expected, got = searched(Index.open(out), built, path, vectors, queries)
-    recall = card["recall"]["held"]["10"]
+    recall = card.recall["held"]["10"]
     return [
         f"{min(theirs):.2f}",
         f"{min(ours):.2f}",
@@ -119,7 +120,7 @@ def compared(
         f"{expected:,.0f}",
         f"{got:,.0f}",
         f"{search:.3f}",
-        f"{recall['value']:.4f} ({recall['low']:.4f} to {recall['high']:.4f})",
+        f"{recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f})",
     ]
 
 
@@ -136,7 +137,7 @@ def direct(kind: IndexKind, vectors: np.ndarray, path: Path) -> None:
     index = faiss.index_factory(dim, kind.factory, faiss.METRIC_INNER_PRODUCT)
     if not index.is_trained:
         skip_polysemous(index)  # as the job does: codes for a search nobody asks for
-        size = min(num_rows, plan.train_rows(kind.num_cells, None))
+        size = min(num_rows, plan.num_train_rows(kind.num_cells, None))
         index.train(vectors[np.random.default_rng(0).choice(num_rows, size, replace=False)])
     index.add(vectors)
     faiss.write_index(index, str(path))
@@ -188,10 +189,10 @@ def read_plainly(place: Path) -> np.ndarray:
 
 def all_vectors(place: Path) -> np.ndarray:
     artifact = Artifact.open(place)
-    storage, scale = storage_at(artifact.uri), artifact.manifest.spec["scale"]
+    storage, scale = storage_at(artifact.uri), artifact.manifest.settings.scale
     files = artifact.manifest.files
-    tables = [part_table(storage, file.path, ["id", "vector"]) for file in files]
-    return np.concatenate([unit_vectors(table, scale, "-") for table in tables])
+    tables = [read_part(storage, file.path, ["id", "vector"]) for file in files]
+    return np.concatenate([decode_unit_vectors(table, scale, "-") for table in tables])
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -222,10 +223,10 @@ def latency(options: argparse.Namespace, work: Path) -> None:
         )
         card = index_job.run(IndexSpec(vectors=str(place), out=str(work / f"i{rows}"))).card
         for name in ("rows", "shards", "bytes", "build_seconds", "queries_per_second"):
-            print(f"{name:20} {card[name]:,}")
+            print(f"{name:20} {getattr(card, name):,}")
         for name in ("single_query_ms", "extrapolated_query_ms"):
-            print(f"{name:20} {card[name]}")
-        print(f"recall@10            {card['recall']['held']['10']}", flush=True)
+            print(f"{name:20} {getattr(card, name)}")
+        print(f"recall@10            {card.recall['held']['10']}", flush=True)
 
 
 # -- quality ---------------------------------------------------------------------------------------
@@ -242,11 +243,11 @@ def retrieval(options: argparse.Namespace, work: Path) -> None:
     sbert("embed", docs, "--text", "{title} {text}", "--id-column", "doc_id", "--model",
           options.model, "--out", work / "v")  # fmt: skip
     asked = pq.read_table(queries)
-    encoder = Encoder.load(local_model(options.model))
+    encoder = Encoder.load(resolve_model(options.model))
     vectors = encoder.encode(asked["text"].to_pylist(), prompt=encoder.query_prompt)
     ids = [batch["id"].to_pylist() for batch in Artifact.open(work / "v").read(["id"])]
     ids = [i for some in ids for i in some]
-    best = exact_hits(vectors, all_vectors(work / "v"), 10).rows
+    best = exact_search(vectors, all_vectors(work / "v"), 10).rows
     found = {
         "exact": {
             q: [ids[r] for r in row]
@@ -278,7 +279,7 @@ def titles_cross(docs: Path, model: str, work: Path) -> Path:
     vectors = all_vectors(work / "v")
     rng = np.random.default_rng(0)
     chosen = rng.choice(len(titles), NUM_TITLES, replace=False)
-    near = exact_hits(vectors[chosen], vectors, 10).rows
+    near = exact_search(vectors[chosen], vectors, 10).rows
     rows = []
     for own, others in zip(chosen.tolist(), near.tolist(), strict=True):
         wrong = rng.choice([other for other in others if other != own], 2, replace=False)

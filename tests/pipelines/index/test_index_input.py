@@ -40,8 +40,8 @@ def test_fewer_rows_than_cells_are_said_and_adjusted(tmp_path, ray_address, capl
     with caplog.at_level("WARNING"):
         report = indexed(tmp_path / "v", tmp_path / "i", ray_address, kind="faiss:IVF4096,Flat")
     assert "faiss:IVF4096,Flat has more cells than there are rows (500)" in caplog.text
-    assert report.card["parameters"]["factory"] == "IVF12,Flat"
-    assert report.card["recall"]["inside"]["1"]["value"] == 1.0
+    assert report.card.parameters.factory == "IVF12,Flat"
+    assert report.card.recall["inside"]["1"].value == 1.0
     again = indexed(tmp_path / "v", tmp_path / "i", ray_address, kind="faiss:IVF4096,Flat")
     assert not again.is_new
 
