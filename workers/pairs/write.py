@@ -1,76 +1,104 @@
 """Tasks that end a join: edges between first rows -> files of pairs of ids.
 
-Rows that stand for others are expanded, ids enter, and of a self-join the smaller id comes first.
+Edges are expanded to all members of their groups, row numbers become ids, and of a self-join the
+smaller id comes first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sbert_core.join.duplicates import Alike, expanded, inner_pairs
-from sbert_core.join.edges import part_edges
-from sbert_core.large_strings import wide_array
+from sbert_core.data_file import DataFile
+from sbert_core.join.duplicates import DuplicateGroups, expand_pairs, pairs_within
+from sbert_core.join.edges import EdgePart
+from sbert_core.large_strings import widen_array
 from sbert_core.vectors.part import put_table
-from sbert_core.vectors.reader import hash_in, part_file
+from sbert_core.vectors.reader import hash_in_name, open_part
 from sbert_core.vectors.table import VectorTable
-from workers.common.files import kept_file
-from workers.pairs.join_job import JoinJob
+from workers.common.files import put_hashed_file
+from workers.pairs.join_job import JoinGroups, JoinJob
 
-WRITTEN_EDGES = 1_000_000  # at a time, after the rows that stand for others were expanded
-# Given the job, the rows of pairs, which of them changed places, and the pairs: more columns.
-Finish = Callable[[JoinJob, np.ndarray, np.ndarray, np.ndarray, pa.Table], pa.Table]
+WRITTEN_PAIRS = 1_000_000  # at a time, after edges are expanded: about 100 MB with ids of 20 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IdPairs:
+    """Pairs about to be written.
+
+    a, b: rows of the two sides. is_swapped: where id_a is that of row b. table: `id_a`, `id_b`,
+    `cos`.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    is_swapped: np.ndarray
+    table: pa.Table
+
+
+PairAnnotator = Callable[[JoinJob, IdPairs], pa.Table]  # the table with more columns
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredPairs:
+    """A file of pairs without some rows. file: None if no pair is left. num_kept: those left."""
+
+    file: DataFile | None
+    num_kept: int
 
 
 def write_part(
-    job: JoinJob,
-    number: int,
-    num_parts: int,
-    names: Sequence[str],
-    alike_a: Alike,
-    alike_b: Alike,
-    finish: Finish | None = None,
-) -> dict[str, Any] | None:
-    """Edges of one part, expanded, as one file of pairs of ids; None if there are none."""
-    edges = part_edges(job.storage, names, number, num_parts)
+    job: JoinJob, part: EdgePart, groups: JoinGroups, annotate: PairAnnotator | None = None
+) -> DataFile | None:
+    """Write the edges of one part, expanded, as one file of pairs; None if there are none.
+
+    groups: collapsed, as large groups are not expanded.
+    """
+    edges = part.read(job.storage)
     a, b, cos = edges["a"], edges["b"], edges["cos"]
-    alike_a, alike_b = alike_a.representing(), alike_b.representing()
 
     def tables() -> Iterator[pa.Table]:
-        for piece in _bounded(a, b, alike_a, alike_b):
-            rows = expanded(a[piece], b[piece], cos[piece], alike_a, alike_b)
-            yield _pairs(job, *rows, finish)
+        for some in _bounded_slices(a, b, groups):
+            rows = expand_pairs(a[some], b[some], cos[some], groups.a, groups.b)
+            yield _pair_table(job, *rows, annotate)
 
-    return written_tables(job, f"{number:06d}", tables())
+    return write_tables(job, f"{part.number:06d}", tables())
 
 
 def write_equal(
-    job: JoinJob, number: int, alike: Alike, places: np.ndarray, finish: Finish | None = None
-) -> dict[str, Any]:
-    """Pairs inside groups of equal vectors."""
-    a, b = inner_pairs(alike, places)
-    pairs = _pairs(job, a, b, np.ones(len(a), np.float32), finish)
-    made = written_tables(job, f"{number:06d}", iter([pairs]))
+    job: JoinJob,
+    number: int,
+    groups: JoinGroups,
+    places: np.ndarray,
+    annotate: PairAnnotator | None = None,
+) -> DataFile:
+    """Write the pairs inside groups of equal vectors of a self-join.
+
+    number: of the file. places: of groups of two rows and more.
+    """
+    a, b = pairs_within(groups.a, places)
+    pairs = _pair_table(job, a, b, np.ones(len(a), np.float32), annotate)
+    made = write_tables(job, f"{number:06d}", iter([pairs]))
     assert made is not None, "groups of two and more have pairs"
     return made
 
 
-def write_nothing(job: JoinJob, finish: Finish | None = None) -> dict[str, Any]:
+def write_empty(job: JoinJob, annotate: PairAnnotator | None = None) -> DataFile:
     """A file without rows, so that readers of an artifact without pairs find its columns."""
-    nobody = np.zeros(1, np.int64)
-    table = _pairs(job, nobody, nobody, np.full(1, -2, np.float32), finish).slice(0, 0)
+    any_row = np.zeros(1, np.int64)
+    table = _pair_table(job, any_row, any_row, np.full(1, -2, np.float32), annotate).slice(0, 0)
     return put_table(job.storage, f"{job.folder}/{0:06d}", table)
 
 
-def write_groups(job: JoinJob, side: VectorTable, alike: Alike) -> dict[str, Any]:
-    """Groups too large for pairs: id and the id that stands for it in pairs."""
+def write_groups(job: JoinJob, side: VectorTable, groups: DuplicateGroups) -> DataFile:
+    """Write groups too large to be expanded: `id`, and the `representative` that pairs hold."""
     tables = []
-    for place in alike.large().tolist():
-        ids = side.ids(alike.members(place))
+    for place in groups.large_groups().tolist():
+        ids = side.ids(groups.members(place))
         columns = {"id": ids, "representative": pa.repeat(ids[0], len(ids))}
         if not job.is_self:
             columns["side"] = pa.repeat(pa.scalar(side.name), len(ids))
@@ -79,36 +107,43 @@ def write_groups(job: JoinJob, side: VectorTable, alike: Alike) -> dict[str, Any
     return put_table(job.storage, f"{folder}/{side.name}", pa.concat_tables(tables))
 
 
-def filter_pairs(job: JoinJob, kept: VectorTable, path: str, number: int) -> dict[str, Any] | None:
-    """A file of pairs without those of rows that are gone; None if nothing is left."""
+def filter_pairs(job: JoinJob, kept: VectorTable, path: str, number: int) -> FilteredPairs:
+    """Copy a published file of pairs without those of rows that are gone.
+
+    kept: rows that are still there. path: of the file; number: of the new one.
+    """
     storage = job.storage
-    columns = [kept.table(piece, ["id"])["id"].combine_chunks() for piece in kept.pieces]
-    ids = wide_array(pa.chunked_array(columns))
+    columns = [kept.table(piece, ["id"])["id"].combine_chunks() for piece in kept.row_ranges]
+    ids = widen_array(pa.chunked_array(columns))
+    num_kept = 0
 
     def tables() -> Iterator[pa.Table]:
-        with part_file(storage, path, hash_in(path)) as file:
+        nonlocal num_kept
+        with open_part(storage, path, hash_in_name(path)) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
-                both = (pc.is_in(wide_array(table[name]), ids) for name in ("id_a", "id_b"))
+                both = (pc.is_in(widen_array(table[name]), ids) for name in ("id_a", "id_b"))
                 is_kept = pc.and_(*both)
+                num_kept += is_kept.true_count
                 if (left := table.filter(is_kept)).num_rows:
                     yield left.combine_chunks()
 
-    return written_tables(job, f"{number:06d}", tables())
+    file = write_tables(job, f"{number:06d}", tables())
+    return FilteredPairs(file, num_kept)
 
 
-def _bounded(a: np.ndarray, b: np.ndarray, alike_a: Alike, alike_b: Alike) -> Iterator[slice]:
-    """Edges in pieces that stand for a bounded number of pairs."""
-    sizes = alike_a.stand_for(a)[1] * alike_b.stand_for(b)[1]
-    group = np.cumsum(sizes) // WRITTEN_EDGES
+def _bounded_slices(a: np.ndarray, b: np.ndarray, groups: JoinGroups) -> Iterator[slice]:
+    """Slices of edges that expand to a bounded number of pairs each."""
+    sizes = groups.a.member_ranges(a)[1] * groups.b.member_ranges(b)[1]
+    group = np.cumsum(sizes) // WRITTEN_PAIRS
     bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(a)]
     for low, high in zip(bounds, bounds[1:], strict=False):
         if low < high:
             yield slice(low, high)
 
 
-def _pairs(
-    job: JoinJob, a: np.ndarray, b: np.ndarray, cos: np.ndarray, finish: Finish | None
+def _pair_table(
+    job: JoinJob, a: np.ndarray, b: np.ndarray, cos: np.ndarray, annotate: PairAnnotator | None
 ) -> pa.Table:
     """Rows -> ids, in order of rows; the smaller id first unless the sides are two corpora."""
     if job.is_self:
@@ -120,18 +155,21 @@ def _pairs(
     if job.is_ordered:
         swap = pc.greater(id_a, id_b)
         id_a, id_b = pc.if_else(swap, id_b, id_a), pc.if_else(swap, id_a, id_b)
-    pairs = pa.table({"id_a": id_a, "id_b": id_b, "cos": pa.array(cos, pa.float32())})
-    if finish is None:
-        return pairs
-    return finish(job, a, b, swap.to_numpy(zero_copy_only=False), pairs)
+    table = pa.table({"id_a": id_a, "id_b": id_b, "cos": pa.array(cos, pa.float32())})
+    if annotate is None:
+        return table
+    return annotate(job, IdPairs(a, b, swap.to_numpy(zero_copy_only=False), table))
 
 
-def written_tables(job: JoinJob, name: str, tables: Iterator[pa.Table]) -> dict[str, Any] | None:
-    """A Parquet file with one row group for each table, under a name that holds its hash."""
+def write_tables(job: JoinJob, name: str, tables: Iterator[pa.Table]) -> DataFile | None:
+    """Write a Parquet file with one row group for each table, under a name that holds its hash.
+
+    Returns None if there are no tables. Its rows are those of the footer, so that they can be
+    compared with the pairs that the join tasks counted.
+    """
     first = next(tables, None)
     if first is None:
         return None
-    rows = 0
     with job.storage.work_folder() as folder:
         path = Path(folder) / "pairs"
         with pq.ParquetWriter(
@@ -145,7 +183,7 @@ def written_tables(job: JoinJob, name: str, tables: Iterator[pa.Table]) -> dict[
             table: pa.Table | None = first
             while table is not None:
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
-                rows += table.num_rows
                 table = next(tables, None)
-        file = kept_file(job.storage, f"{job.folder}/{name}", path, ".parquet")
-    return {"rows": rows, **file}
+        num_rows = pq.read_metadata(path).num_rows
+        file = put_hashed_file(job.storage, f"{job.folder}/{name}", path, ".parquet")
+    return file.to_data_file(num_rows)
