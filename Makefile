@@ -8,7 +8,7 @@ PEERS := .venv-peers
 TEXTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check chaos soak wheel clean peers browser
+.PHONY: help install demo test check reference chaos soak wheel clean peers browser
 .PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
 
 help:  ## list the targets
@@ -38,6 +38,9 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
+
+reference: $(STAMP)  ## write docs/reference.md from the options of the commands
+	$(BIN)/python -m pipelines.cli.reference > docs/reference.md
 
 browser:  ## install Chromium for the tests of the report (Debian and Ubuntu)
 	@command -v chromium chromedriver >/dev/null || \

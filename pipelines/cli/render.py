@@ -7,6 +7,7 @@ from pipelines.artifacts.certificate import max_missed
 
 if TYPE_CHECKING:
     from pipelines.apply.job import ApplyReport
+    from pipelines.artifacts.sidecars import ClusterSummary
     from pipelines.cluster.job import ClusterReport
     from pipelines.embed.estimate import EmbedEstimate
     from pipelines.embed.report import EmbedReport
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pipelines.train.job import TrainReport
 
 TOPICS_SHOWN = 20
+SAMPLES = {"held": "held out", "inside": "in corpus"}  # of queries that measure recall
 
 
 def render_prepare(report: "PrepareReport") -> str:
@@ -53,8 +55,8 @@ def _render_training(report: "TrainReport") -> str:
             f"(epoch {report.best_epoch})"
         )
     return (
-        f"{'' if report.is_new else 'nothing to do, '}{report.rows:,} rows in {report.steps:,} steps "
-        f"on {report.workers} workers, {report.rows_per_second:,.1f} rows/s{score}\n"
+        f"{'' if report.is_new else 'nothing to do, '}{report.rows:,} rows in {report.steps:,} "
+        f"steps on {report.workers} workers, {report.rows_per_second:,.1f} rows/s{score}\n"
         f"encoder -> {report.out}"
     )
 
@@ -93,27 +95,26 @@ def _render_estimate(plan: "EmbedEstimate") -> str:
 
 
 def render_index(report: "IndexReport") -> str:
-    card = report.card
-    search = card["search"]
-    effort = f", searched with {search['name']} {search['effort']}" if search["name"] else ""
-    far = card["extrapolated_query_ms"]
+    """The index card, and what this run changed."""
+    card, search = report.card, report.card.search
+    effort = f", searched with {search.name} {search.effort}" if search.name else ""
+    one, far = card.single_query_ms, card.extrapolated_query_ms
+    speed = "" if card.queries_per_second is None else f"{card.queries_per_second:,} queries/s "
     lines = [
-        f"rows        {card['rows']:,}, {card['distinct']:,} distinct vectors of {card['dim']} "
-        f"dimensions, {card['stale']:.1%} stale",
-        f"kind        {card['kind']} in {card['shards']} shards, {card['bytes']:,} bytes{effort}",
-        f"build       {card['build_seconds']:,.1f} s",
-        f"speed       {card['queries_per_second']:,} queries/s in batches; one alone "
-        f"{card['single_query_ms']['p50']:.2f} ms (p99 {card['single_query_ms']['p99']:.2f}), "
+        f"rows        {card.rows:,}, {card.distinct:,} distinct vectors of {card.dim} "
+        f"dimensions, {card.stale:.1%} stale",
+        f"kind        {card.kind} in {card.shards} shards, {card.bytes:,} bytes{effort}",
+        f"build       {card.build_seconds:,.1f} s",
+        f"speed       {speed}in batches; one alone {one.p50:.2f} ms (p99 {one.p99:.2f}), "
         "one thread, ten hits",
-        f"at 40M rows {far['p50']:,.1f} ms (p99 {far['p99']:,.1f}), extrapolated",
+        f"at 40M rows {far.p50:,.1f} ms (p99 {far.p99:,.1f}), extrapolated",
     ]
-    names = {"held": "held out", "inside": "in corpus"}
-    for sample, found in card["recall"].items():
-        said = ", ".join(
-            f"@{k} {r['value']:.4f} ({r['low']:.4f}-{r['high']:.4f})" for k, r in found.items()
+    for sample, recall in card.recall.items():
+        values = [f"@{k} {r.value:.4f} ({r.low:.4f}-{r.high:.4f})" for k, r in recall.items()]
+        lines.append(
+            f"recall      {', '.join(values)}: {recall['10'].num_queries:,} queries "
+            f"{SAMPLES[sample]}, 95 % intervals"
         )
-        number = found["10"]["num_queries"]
-        lines.append(f"recall      {said}: {number:,} queries {names[sample]}, 95 % intervals")
     done = (
         f"{report.num_built} shards built, {report.num_added:,} rows added, "
         f"{report.num_removed:,} removed"
@@ -150,35 +151,33 @@ def render_pairs(report: "PairsReport") -> str:
 
 
 def render_cluster(report: "ClusterReport") -> str:
+    """Rows kept and removed at each threshold, topics, and where the clusters are."""
     done = f"in {report.seconds:,.1f} s" if report.is_new else "nothing to do"
-    lines = []
-    for own in report.summaries:
-        lines.append(
-            f"cosine >= {own['threshold']:g}: {own['kept']:,} of {own['rows']:,} rows kept, "
-            f"{own['removed']:,} removed, each with a kept witness; {own['clusters']:,} clusters"
-        )
-        sizes = [
-            f"{size} rows: {n:,}" for size, n in own["clusters_by_size"].items() if size != "1"
-        ]
-        lines.append(f"  {', '.join(sizes)}" if sizes else "  no two rows are alike")
-        if own["protected_pairs"]:
-            lines.append(
-                f"  {own['protected_pairs']:,} pairs of protected rows are alike: both kept"
-            )
-        if "changes" in own:
-            words = [f"{count:,} {word}" for word, count in own["changes"].items()]
-            lines.append(f"  since the last run: {', '.join(words) or 'no row decided otherwise'}")
-        if (fresh := own.get("against_fresh")) is not None:
-            lines.append(
-                f"  a fresh run would keep {fresh['kept_fresh']:,} and decide "
-                f"{fresh['decided_otherwise']:,} rows otherwise"
-            )
+    lines = [line for summary in report.summaries for line in _summary_lines(summary)]
     for topic in report.topics[:TOPICS_SHOWN]:
-        lines.append(
-            f"  topic {topic['topic']}: {topic['rows']:,} rows, {' '.join(topic['words'])}"
-        )
+        lines.append(f"  topic {topic.topic}: {topic.rows:,} rows, {' '.join(topic.words)}")
     lines.append(f"{report.method}, {done}")
     return "\n".join([*lines, f"clusters -> {report.folder}"])
+
+
+def _summary_lines(summary: "ClusterSummary") -> list[str]:
+    lines = [
+        f"cosine >= {summary.threshold:g}: {summary.kept:,} of {summary.rows:,} rows kept, "
+        f"{summary.removed:,} removed, each with a kept witness; {summary.clusters:,} clusters"
+    ]
+    sizes = [f"{size} rows: {n:,}" for size, n in summary.clusters_by_size.items() if size != "1"]
+    lines.append(f"  {', '.join(sizes)}" if sizes else "  no two rows are alike")
+    if summary.protected_pairs:
+        lines.append(f"  {summary.protected_pairs:,} pairs of protected rows are alike: both kept")
+    if summary.changes is not None:
+        changes = [f"{count:,} {name}" for name, count in summary.changes.items()]
+        lines.append(f"  since the last run: {', '.join(changes) or 'no row decided otherwise'}")
+    if (fresh := summary.against_fresh) is not None:
+        lines.append(
+            f"  a fresh run would keep {fresh['kept_fresh']:,} and decide "
+            f"{fresh['decided_otherwise']:,} rows otherwise"
+        )
+    return lines
 
 
 def render_apply(report: "ApplyReport") -> str:

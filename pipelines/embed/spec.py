@@ -69,8 +69,8 @@ class EmbedSpec(Spec):
     )
     truncate_dim: int | None = option("Keep the first D dimensions.", default=None)
     long: LongTexts = option(
-        "Texts longer than --max-length: cut them (truncate), average their windows (pool), or write "
-        "one row per window (chunks).",
+        "Texts longer than --max-length: cut them (truncate), average their windows (pool), or "
+        "write one row per window (chunks).",
         default=LongTexts.TRUNCATE,
     )
     distinct: DistinctScope = option(

@@ -38,8 +38,8 @@ class PairsSpec(Spec):
         path=PathKind.INPUT,
     )
     method: JoinMethod = option(
-        "Compare all rows (exact), compare within IVF cells and certify the recall (ivf), or "
-        "choose by size (auto).",
+        "exact compares all rows, ivf compares within cells and certifies its recall, auto "
+        "chooses by size.",
         default=JoinMethod.AUTO,
     )
     recall: float = option("Recall the IVF join must certify.", default=0.99)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pipelines.artifacts.models import demo_model, model_folder, verified
+from pipelines.artifacts.models import check_sha256, demo_model_folder, resolve_demo
 from pipelines.cli.main import main
 from pipelines.demo import job as demo_job
 from pipelines.runtime.logs import configure_logs
@@ -100,11 +100,11 @@ def test_demo_model_with_other_contents_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match=r"has sha256 .*expected 53aa51172d14"):
-        verified(path, "53aa51172d142c89")
+        check_sha256(path, "53aa51172d142c89")
 
 
 @pytest.mark.demo
 def test_model_word_demo_is_the_verified_folder():
-    assert model_folder("demo") == str(demo_model())
-    assert (demo_model() / "modules.json").is_file()
-    assert model_folder("some/folder") == "some/folder"
+    assert resolve_demo("demo") == str(demo_model_folder())
+    assert (demo_model_folder() / "modules.json").is_file()
+    assert resolve_demo("some/folder") == "some/folder"

@@ -14,9 +14,15 @@ from click.testing import CliRunner
 from support.decisions import clusters_by_hand, vectors_by_hand
 
 from pipelines.artifacts.reader import Artifact
-from pipelines.cli.doctor_table import doctor_json, doctor_text
+from pipelines.cli.doctor_table import doctor_text
 from pipelines.cli.main import main
-from pipelines.cli.render import search_json, search_text, threshold_text
+from pipelines.cli.render_hits import (
+    render_search,
+    render_threshold,
+    search_json,
+    threshold_json,
+)
+from pipelines.cli.render_run import doctor_json
 from pipelines.doctor.job import DoctorReport
 from pipelines.doctor.verdicts import Check, Verdict
 from pipelines.runtime.logs import configure_logs
@@ -67,8 +73,9 @@ def test_printable_of_json_keeps_its_meaning():
 def test_words_with_hostile_ids_and_texts_stay_in_their_lines():
     hit = Hit(rank=1, cos=0.5, id=f"a\n{HOSTILE}", text=f"b\n{HOSTILE}")
     report = SearchReport(hits=(hit,))
-    assert len(search_text(report).splitlines()) == 2 and not acted_on(search_text(report))
-    assert json.loads(printable(search_json(report)))[0]["id"] == hit.id
+    table = render_search(report).text
+    assert len(table.splitlines()) == 2 and not acted_on(table)
+    assert json.loads(printable(search_json(report).text))[0]["id"] == hit.id
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -117,7 +124,7 @@ def test_doctor_shows_hostile_places_without_acting_on_them():
     rows = (Check(HOSTILE, f"[red]{HOSTILE}", Verdict.WARN, f"[/]{HOSTILE}"),)
     report = DoctorReport(checks=rows)
     assert "[red]" in doctor_text(report) and not acted_on(doctor_text(report))
-    assert not acted_on(printable(doctor_json(report)))
+    assert not acted_on(printable(doctor_json(report).text))
 
 
 def test_threshold_shows_hostile_pairs_without_acting_on_them():
@@ -126,8 +133,8 @@ def test_threshold_shows_hostile_pairs_without_acting_on_them():
         levels=(Level(cos=0.9, chance_per_million=0.0, expected=0, samples=(pair,)),),
         notes=(HOSTILE,),
     )
-    for as_json in (False, True):
-        assert not acted_on(printable(threshold_text(report, as_json)))
+    for rendered in (render_threshold, threshold_json):
+        assert not acted_on(printable(rendered(report)))
 
 
 def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
@@ -146,9 +153,11 @@ def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
                 ):
                     found.add(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
     assert found == {
-        "pipelines/cli/main.py: click.echo(printable(text), err=err)",
-        "pipelines/cli/main.py: click.echo(doctor_text(report))",
+        "pipelines/cli/main.py: click.echo(shown.text if shown.is_coloured else "
+        "printable(shown.text), err=shown.is_error)",
+        "pipelines/cli/main.py: click.echo(printable(note), err=True)",
         "pipelines/cli/doctor_table.py: console.print(table, markup=True)",
+        "pipelines/cli/reference.py: sys.stdout.write(reference_text())",
         "pipelines/cli/exit_codes.py: sys.stderr.write(printable(traceback.format_exc()))",
         "pipelines/cli/exit_codes.py: sys.stderr.write(f'{line}{hint}\\n')",
         "pipelines/submit/job.py: sys.stdout.write(printable(chunk[-num_new:]))",

@@ -15,24 +15,25 @@ from ray.cluster_utils import Cluster
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
-from pipelines.cli.doctor_table import doctor_json, doctor_text
+from pipelines.cli.doctor_table import doctor_text
+from pipelines.cli.render_run import doctor_json
 from pipelines.doctor import job as doctor
-from pipelines.doctor.collect import examined
-from pipelines.doctor.gpu import files_of
+from pipelines.doctor.collect import collect_findings
+from pipelines.doctor.gpu import read_model_files
 from pipelines.doctor.job import DoctorReport
-from pipelines.doctor.nodes import said
+from pipelines.doctor.nodes import short_error
 from pipelines.doctor.spec import DoctorSpec
 from pipelines.doctor.verdicts import (
     Findings,
     NodeFindings,
     StorageFindings,
     Verdict,
-    judged,
+    check_findings,
 )
 from pipelines.runtime.session import ray_session
 from sbert_core.encoder import Encoder, Precision
-from workers.doctor.gpu import flops_per_token, gpu_report, largest_deviation
-from workers.doctor.node import Clock, NodeFacts, Room
+from workers.doctor.gpu import flops_per_token, measure_gpu, largest_deviation
+from workers.doctor.node import ClockSkew, NodeFacts, ByteUsage
 
 pytestmark = [pytest.mark.timeout(180)]
 
@@ -44,9 +45,9 @@ WELL = NodeFacts(
     python="3.11.7",
     versions={"sbert-mill": "0.1.0", "ray": "2.60.0", "torch": "2.13.0", "transformers": "5.22.2"},
     gpus=(),
-    disk=Room(100 * GIB, 50 * GIB),
-    shared_memory=Room(8 * GIB, 8 * GIB),
-    memory=Room(16 * GIB, 8 * GIB),
+    disk=ByteUsage(100 * GIB, 50 * GIB),
+    shared_memory=ByteUsage(8 * GIB, 8 * GIB),
+    memory=ByteUsage(16 * GIB, 8 * GIB),
     has_token=True,
     token_file="/run/token",
     token_mode=0o600,
@@ -54,14 +55,14 @@ WELL = NodeFacts(
 
 
 def node(name="a", facts=WELL, **changes):
-    own = {"object_store_bytes": GIB, "clock": Clock(0.001, 0.002)} | changes
+    own = {"object_store_bytes": GIB, "clock": ClockSkew(0.001, 0.002)} | changes
     return NodeFindings(name=name, facts=facts, **own)
 
 
 def verdicts(*nodes, **changes):
     """check -> (verdict, found, remedy), of rows that are not ok."""
     found = Findings(driver=WELL, nodes=nodes or (node(),), **changes)
-    rows = judged(found)
+    rows = check_findings(found)
     assert all(bool(row.remedy) == (row.verdict is not Verdict.OK) for row in rows)
     return {
         row.check: (row.verdict, row.found, row.remedy)
@@ -71,7 +72,7 @@ def verdicts(*nodes, **changes):
 
 
 def test_judged_two_equal_nodes_are_well_in_one_row_each():
-    rows = judged(Findings(driver=WELL, nodes=(node("a"), node("b"))))
+    rows = check_findings(Findings(driver=WELL, nodes=(node("a"), node("b"))))
     assert {row.verdict for row in rows} == {Verdict.OK}
     found = {row.check: row.found for row in rows}
     assert len(found) == len(rows)
@@ -107,9 +108,9 @@ def test_judged_other_python_minor_fails_and_other_patch_does_not():
 @pytest.mark.parametrize(
     ("clock", "verdict"),
     [
-        (Clock(-120.0, 0.01), Verdict.FAIL),
-        (Clock(3.0, 0.01), Verdict.WARN),
-        (Clock(3.0, 2.5), None),  # the round trip may explain it
+        (ClockSkew(-120.0, 0.01), Verdict.FAIL),
+        (ClockSkew(3.0, 0.01), Verdict.WARN),
+        (ClockSkew(3.0, 2.5), None),  # the round trip may explain it
         (None, Verdict.WARN),
     ],
 )
@@ -121,10 +122,10 @@ def test_judged_clock_counts_only_what_the_round_trip_cannot_explain(clock, verd
 @pytest.mark.parametrize(
     ("facts", "changes", "check", "verdict"),
     [
-        ({"disk": Room(100, 4)}, {}, "temporary folder", Verdict.FAIL),
-        ({"disk": Room(100, 10)}, {}, "temporary folder", Verdict.WARN),
-        ({"memory": Room(100, 3)}, {}, "memory", Verdict.FAIL),
-        ({"shared_memory": Room(2**26, 2**26)}, {}, "shared memory", Verdict.WARN),
+        ({"disk": ByteUsage(100, 4)}, {}, "temporary folder", Verdict.FAIL),
+        ({"disk": ByteUsage(100, 10)}, {}, "temporary folder", Verdict.WARN),
+        ({"memory": ByteUsage(100, 3)}, {}, "memory", Verdict.FAIL),
+        ({"shared_memory": ByteUsage(2**26, 2**26)}, {}, "shared memory", Verdict.WARN),
         ({"has_token": False}, {}, "token", Verdict.FAIL),
         ({"token_mode": 0o644}, {}, "token file", Verdict.WARN),
         ({}, {"num_gpus": 1.0}, "GPUs", Verdict.FAIL),
@@ -141,11 +142,11 @@ def test_judged_trouble_of_one_node_is_one_row_beside_the_others(facts, changes,
 def test_judged_gpus_need_a_torch_for_them():
     versions = WELL.versions | {"torch": "2.13.0+cpu"}
     facts = replace(WELL, gpus=(A100,), versions=versions)
-    rows = judged(Findings(driver=facts, nodes=(node("a", facts, num_gpus=1.0),)))
+    rows = check_findings(Findings(driver=facts, nodes=(node("a", facts, num_gpus=1.0),)))
     (row,) = [row for row in rows if row.check == "GPUs"]
     assert row.verdict is Verdict.FAIL and "CUDA" in row.remedy
     well = replace(facts, versions=WELL.versions)
-    rows = judged(Findings(driver=well, nodes=(node("a", well, num_gpus=1.0),)))
+    rows = check_findings(Findings(driver=well, nodes=(node("a", well, num_gpus=1.0),)))
     (row,) = [row for row in rows if row.check == "GPUs"]
     assert (row.verdict, row.found) == (Verdict.OK, f"1 x {A100}; Ray offers 1 (a)")
 
@@ -177,7 +178,7 @@ def test_judged_storage_names_who_cannot_write_and_who_does_not_see():
         errors={"b": "PermissionError: no", "c": "PermissionError: no"},
         unseen={"a": ("driver",)},
     )
-    rows = judged(Findings(driver=WELL, nodes=(node(),), storages=(storage,)))[-2:]
+    rows = check_findings(Findings(driver=WELL, nodes=(node(),), storages=(storage,)))[-2:]
     assert [row.found for row in rows] == [
         "PermissionError: no (b, c)",
         "a does not see what driver wrote",
@@ -187,24 +188,24 @@ def test_judged_storage_names_who_cannot_write_and_who_does_not_see():
 
 def test_report_says_the_same_as_a_table_and_as_json():
     findings = Findings(driver=WELL, nodes=(node("a", replace(WELL, token_mode=0o604)),))
-    report = DoctorReport(checks=tuple(judged(findings)))
+    report = DoctorReport(checks=tuple(check_findings(findings)))
     assert (report.num_failed, report.num_warned) == (0, 1)
     text = doctor_text(report)
     assert "chmod 600" in text and text.endswith("0 failed, 1 warnings")
-    rows = json.loads(doctor_json(report))["checks"]
+    rows = json.loads(doctor_json(report).text)["checks"]
     assert [row["verdict"] for row in rows].count("warn") == 1
     assert {row["check"] for row in rows} == {check.check for check in report.checks}
 
 
 def test_error_of_many_lines_is_said_in_its_first():
-    assert said(OSError("no route\n\nDebug: {\n}")) == "OSError: no route"
+    assert short_error(OSError("no route\n\nDebug: {\n}")) == "OSError: no route"
 
 
 # -- measuring -------------------------------------------------------------------------------------
 
 
 def test_report_measured_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, texts, tmp_path):
-    found = gpu_report(files_of(bert_folder), texts, "cpu", (Precision.FLOAT32,), seconds=0.3)
+    found = measure_gpu(read_model_files(bert_folder), texts, "cpu", (Precision.FLOAT32,), seconds=0.3)
     own = found["float32"]
     assert own["compared_texts"] == len(texts)
     assert 0 <= own["largest_cosine_deviation"] < 1e-6
@@ -212,8 +213,8 @@ def test_report_measured_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, te
     assert own["share_of_peak"] > 0
     assert own["share_of_time_in_batches"] > 0
     assert own["utilization"] is None
-    checks = judged(Findings(driver=WELL, nodes=(node(),)))
-    sent = json.loads(doctor.written(tmp_path, found, checks).read_text())
+    checks = check_findings(Findings(driver=WELL, nodes=(node(),)))
+    sent = json.loads(doctor.write_gpu_file(tmp_path, found, checks).read_text())
     assert sent["gpu"] == found
     assert [row["check"] for row in sent["checks"]] == [row.check for row in checks]
 
@@ -314,11 +315,11 @@ def test_node_that_does_not_answer_is_a_failed_check_and_no_hang(two_nodes):
     raylet = worker.all_processes["raylet"][0].process.pid
     os.kill(raylet, signal.SIGSTOP)
     try:
-        found = examined((), seconds=3.0)
+        found = collect_findings((), seconds=3.0)
     finally:
         os.kill(raylet, signal.SIGCONT)
     assert sorted(node.silence or "" for node in found.nodes) == ["", "no answer within 3 s"]
-    failed = {row.check for row in judged(found) if row.verdict is Verdict.FAIL}
+    failed = {row.check for row in check_findings(found) if row.verdict is Verdict.FAIL}
     assert "nodes" in failed
 
 

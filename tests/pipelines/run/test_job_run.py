@@ -1,4 +1,4 @@
-"""`sbert run`, `init`, `dedup` and the report: whole jobs on a small corpus."""
+"""`sbert run`, `dedup` and the report: whole jobs on a small corpus."""
 
 import csv
 import gzip
@@ -16,13 +16,12 @@ from support.embedding import files_of, published_bytes
 from pipelines.artifacts.errors import GateFailed
 from pipelines.artifacts.reader import Artifact
 from pipelines.cli.main import main
-from pipelines.cli.render import job_plan_text, run_text
+from pipelines.cli.render_run import render_run
 from pipelines.dedup import job as dedup_job
 from pipelines.dedup.spec import DedupSpec
-from pipelines.init import job as init_job
 from pipelines.run import job as run_job
-from pipelines.run.gates import gates_of
-from pipelines.run.jobfile import GATES, SPECS, JobFile, JobFileError
+from pipelines.run.gates import measure_gates
+from pipelines.run.jobfile import GATES, SPECS
 from pipelines.run.spec import RunSpec
 
 WORDS = ("cat", "ship", "blue", "river", "stone", "music", "paper", "winter")
@@ -41,100 +40,6 @@ def write_corpus(place):
     table = pa.table({"id": ids, "text": texts, "source": ["a", "b"] * 44 + ["a"]})
     pq.write_table(table, place)
     return table
-
-
-# -- the job file ----------------------------------------------------------------------------------
-
-
-def read(tmp_path, text, *settings):
-    path = tmp_path / "job.yaml"
-    path.write_text(text)
-    return JobFile.read(path, settings)
-
-
-def test_the_example_is_a_job(tmp_path):
-    path = init_job.run(tmp_path / "job.yaml", "texts.parquet", "out")
-    job = JobFile.read(path)
-    assert list(job.stages) == ["embed", "pairs", "cluster", "apply", "report"]
-    assert job.stages["embed"].corpus == "texts.parquet"
-    assert job.stages["pairs"].vectors == job.stages["embed"].out == "out/vectors"
-    assert job.stages["cluster"].pairs == "out/pairs" and job.stages["cluster"].keep == "longest"
-    assert job.gates == {"max_quarantined_share": 0.01, "min_recall": 0.99}
-    with pytest.raises(ValueError, match="exists already; choose another name"):
-        init_job.run(path, "x", "y")
-
-
-def test_options_take_the_types_of_their_commands(tmp_path):
-    text = """
-corpus: c
-out: o
-stages:
-  train: {base: demo, objective: cosine, matryoshka: "256,128", epochs: 2}
-  prepare: {files: [a.tsv, b.tsv], format: scored, score-range: "0,5"}
-  embed: {carry: [a, b], limit: 5}
-  pairs: {threshold: 1, band: "0.8:0.9"}
-  cluster: {thresholds: [0.9, 0.95], keep: [longest, "newest:date"]}
-price_per_hour: 2
-"""
-    job = read(tmp_path, text, "embed.limit=7", "gates.max_removed_share=0.5", "out=p")
-    assert list(job.stages) == ["prepare", "train", "embed", "pairs", "cluster"]
-    assert job.stages["prepare"].files == ("a.tsv", "b.tsv")
-    assert job.stages["prepare"].score_range == (0.0, 5.0)
-    assert job.stages["train"].matryoshka == (256, 128)
-    assert (job.stages["embed"].carry, job.stages["embed"].limit) == (("a", "b"), 7)
-    assert job.stages["embed"].model == "p/encoder" and job.out == "p"
-    assert job.stages["pairs"].band == (0.8, 0.9) and job.stages["pairs"].threshold == 1.0
-    assert job.stages["cluster"].keep == "longest,newest:date"
-    assert job.price_per_hour == 2.0 and job.gates == {"max_removed_share": 0.5}
-
-
-HEAD = "corpus: c\nout: o\n"
-EMBED = f"{HEAD}stages:\n  embed:\n    model: demo\n"
-GATED = f"{HEAD}stages: {{pairs: }}\n"
-BAD = {
-    f"{HEAD}stages:\n  embed:\n    modle: demo\n": r"job\.yaml:5: 'modle'.*'model'\?",
-    f"{HEAD}stages:\n  embde:\n    model: demo\n": r":5: 'embde' is unknown; did you",
-    f"{EMBED}    limit: many\n": r":6: embed.limit is",
-    f"{EMBED}    out: x\n": r":6: 'out' is unknown",
-    f"{HEAD}stages:\n  embed: {{}}\n": r"embed needs 'model'; give it below embed:",
-    "out: o\nstages:\n  embed: {model: demo}\n": r"embed needs 'corpus'",
-    "corpus: c\nstages:\n  embed: {model: demo}\n": r"'out:' is missing",
-    HEAD: r"name at least one stage",
-    f"{HEAD}stages:\n  pairs:\n    threshold: 2\n": r":5: pairs: threshold is 2; a cosine",
-    f"{HEAD}stages:\n  embed: demo\n": r":4: embed has options, one a line",
-    "corpus: [\n": r"job\.yaml:2: ",
-    "- a\n": r":1: a job file maps names to values",
-    f"{HEAD}corpus: d\n": r":3: 'corpus' is given twice",
-    f"{GATED}gates:\n  min_recal: 1\n": r":5: 'min_recal'.*'min_recall'",
-    f"{GATED}gates:\n  min_recall: high\n": r":5: gate min_recall is",
-    f"{GATED}price_per_hour: dear\n": r":4: price_per_hour is 'dear'",
-    f"{GATED}price_per_hour: {{a: 1}}\n": r":4: price_per_hour is",
-    f"{EMBED}    limit: 2024-13-01\n": r":6: ",
-}
-
-
-@pytest.mark.parametrize("text", BAD)
-def test_what_is_wrong_is_named_with_its_line(text, tmp_path):
-    with pytest.raises(JobFileError, match=BAD[text]):
-        read(tmp_path, text)
-
-
-def test_settings_are_checked_too(tmp_path):
-    text = "corpus: c\nout: o\nstages:\n  embed: {model: demo}\n"
-    for setting, complaint in (
-        ("embed.modle=x", "--set embed.modle: 'modle' is unknown"),
-        ("pairs.threshold=0.9", "--set pairs.threshold: the job has no stage 'pairs'"),
-        ("embed", "give STAGE.OPTION=VALUE"),
-        ("embed.limit=[", "is no YAML value"),
-    ):
-        with pytest.raises(JobFileError, match=re.escape(complaint)):
-            read(tmp_path, text, setting)
-    empty = read(tmp_path, text + "gates:\n", "gates.min_recall=0.9")
-    assert empty.gates == {"min_recall": 0.9} and read(tmp_path, text + "gates:\n").gates == {}
-    with pytest.raises(JobFileError, match="name at least one stage"):
-        read(tmp_path, "corpus: c\nout: o\nstages:\n", "out=p")
-    with pytest.raises(JobFileError, match="cannot be read: No such file"):
-        JobFile.read(tmp_path / "none.yaml")
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -173,7 +78,7 @@ def outcomes(report):
 def test_an_edit_reruns_what_depends_on_it(finished, ray_address):
     folder, report = finished
     assert set(outcomes(report).values()) == {"done"}
-    assert run_text(report).endswith("run/report.html")
+    assert render_run(report).endswith("run/report.html")
     job = folder / "job.yaml"
     again = outcomes(run_job.run(RunSpec(job=job, address=ray_address)))
     quiet = ("embed", "index", "pairs", "cluster", "apply")
@@ -182,7 +87,7 @@ def test_an_edit_reruns_what_depends_on_it(finished, ray_address):
     changed = outcomes(run_job.run(edited))
     assert {changed[name] for name in ("embed", "index")} == {"nothing to do"}
     assert {changed[name] for name in ("pairs", "cluster", "apply")} == {"done"}
-    assert Artifact.open(folder / "run" / "pairs").manifest.spec["threshold"] == 0.98
+    assert Artifact.open(folder / "run" / "pairs").manifest.settings.threshold == 0.98
     record = json.loads((folder / "run" / "run.json").read_text())
     assert [stage["name"] for stage in record["stages"]][-1] == "report"
     assert all(gate["is_met"] for gate in record["gates"])
@@ -236,7 +141,7 @@ def test_gates_measure_nothing_but_stages_before_apply():
             return default
 
     asked = Asked()
-    gates_of(dict.fromkeys(GATES, 0.5), asked)
+    measure_gates(dict.fromkeys(GATES, 0.5), asked)
     order = list(SPECS)
     assert asked and all(order.index(name) < order.index("apply") for name in asked)
 
@@ -247,12 +152,13 @@ def test_a_plan_writes_nothing(finished, tmp_path, ray_address):
     folder, _ = finished
     job = folder / "job.yaml"
     away = (f"out={tmp_path}/new",)
-    plan = run_job.run(RunSpec(job=job, plan=True, settings=away, address=ray_address)).plan
+    report = run_job.run(RunSpec(job=job, plan=True, settings=away, address=ray_address))
+    plan = report.plan
     assert not (tmp_path / "new").exists()
     assert [stage.name for stage in plan.stages][:3] == ["embed", "index", "pairs"]
     assert plan.stages[0].rows == 87 + 2 and plan.stages[0].tokens > 0
     assert plan.money is not None and 0 < plan.money[0] < plan.money[1]
-    text = job_plan_text(plan)
+    text = render_run(report)
     assert "would run" in text and "actor-hours" in text and "cost " in text
     known = run_job.run(RunSpec(job=job, plan=True, address=ray_address)).plan
     assert "0 texts to embed" in known.stages[0].what

@@ -5,12 +5,10 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import get_args
 
 import pytest
 import yaml
@@ -20,8 +18,6 @@ from support.embedding import rows_of, sentences, table_of, write_corpus
 from support.heads import BIN, token_head
 
 from pipelines.cli.main import main
-from pipelines.run.jobfile import SPECS, JobFile
-from pipelines.run.portability import MODELS, PLACES, relative_places
 from pipelines.submit.job import Request, ShownLog, exit_code_of
 from pipelines.submit.spec import SubmitSpec
 
@@ -29,63 +25,9 @@ pytestmark = [pytest.mark.timeout(240)]
 
 SBERT = BIN / "sbert"
 SECRET = "planted-in-the-environment"
-# Words of options that name no place.
-WORDS = set(
-    "carry columns concat distance distinct dtype format id id_column keep kind labels long method "
-    "objective pooling precision prompt skip_label sts_aggregate text text_column title where "
-    "address".split()
-)
 
 
 # -- what needs no cluster -------------------------------------------------------------------------
-
-
-def test_every_word_of_a_job_file_is_known_to_name_a_place_or_not():
-    found = {
-        field.name
-        for spec in SPECS.values()
-        for field in fields(spec)
-        if {str, Path} & {field.type, *get_args(field.type)}
-    }
-    assert found == (PLACES | MODELS | WORDS) & found
-    assert not (PLACES | MODELS) & WORDS
-    assert PLACES | MODELS <= found
-
-
-def job_of(folder, **job):
-    path = folder / "job.yaml"
-    path.write_text(yaml.safe_dump(job))
-    return JobFile.read(path)
-
-
-def test_relative_places_are_named_by_their_options(tmp_path):
-    (tmp_path / "mine" / "encoder").mkdir(parents=True)
-    job = job_of(
-        tmp_path,
-        out="run/",
-        corpus="/shared/texts",
-        stages={
-            "embed": {"model": "mine/encoder", "carry": ["lang"]},
-            "evaluate": {
-                "models": ["demo", "org/name@main", "enc"],
-                "sts": ["s3://b/sts.tsv", "sts.tsv"],
-                "baselines": ["tfidf", "glove=glove.txt", "mean=/shared/bert"],
-            },
-            "pairs": {"against": "../old"},
-            "cluster": {"protect": "/shared/ids.txt"},
-            "report": None,
-        },
-    )
-    assert relative_places(job) == {
-        "out": "run/",
-        "embed.model": "mine/encoder",
-        "evaluate.models": "enc",
-        "evaluate.sts": "sts.tsv",
-        "evaluate.baselines": "glove.txt",
-        "pairs.against": "../old",
-    }
-    shared = job_of(tmp_path, out="s3://b/run", corpus="/c", stages={"embed": {"model": "demo"}})
-    assert relative_places(shared) == {}
 
 
 @pytest.mark.parametrize(
