@@ -1,7 +1,7 @@
-"""Real text that every machine with Python has: the docstrings of its libraries.
+"""Docstrings of Python's libraries: real text that is on every machine with Python.
 
 In:  folders of Python source.
-Out: docstrings with the place they come from, a fixed choice for fixed folders.
+Out: docstrings with the file and line they come from; the same choice for the same folders.
 """
 
 import ast
@@ -20,19 +20,19 @@ MAX_SOURCE_BYTES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A text and where it stands."""
+    """A docstring. id: folder, file and line."""
 
     id: str
     text: str
 
 
 def library_folders() -> list[Path]:
-    """Standard library and installed packages of the running Python."""
+    """Folders of the standard library and of installed packages of the running Python."""
     return [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
 
 
-def docstrings(folders: list[Path], limit: int) -> list[Docstring]:
-    """The first `limit` docstrings, taking a file from each package in turn."""
+def collect_docstrings(folders: list[Path], limit: int) -> list[Docstring]:
+    """The first `limit` docstrings, taking one file of each package in turn for variety."""
     packages = [
         _sources(package)
         for folder in folders
@@ -55,9 +55,13 @@ def _docstrings(path: Path) -> Iterator[Docstring]:
         if path.stat().st_size > MAX_SOURCE_BYTES:
             return
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's invalid escapes
+            warnings.simplefilter("ignore")  # invalid escapes in other packages
             tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, OSError):  # templates, test data, dangling links of others
+    except (
+        SyntaxError,
+        ValueError,
+        OSError,
+    ):  # templates, test data and broken links of other packages
         return
     for node in ast.walk(tree):
         text = ast.get_docstring(node) if isinstance(node, Documented) else None

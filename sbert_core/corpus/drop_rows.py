@@ -1,8 +1,8 @@
-"""A corpus file -> the same file without some of its rows.
+"""Copy a corpus file without some of its rows.
 
-In:  a file of any format, and the numbers of rows to leave out.
-Out: the rows that stay, in their order: Parquet with its schema and row groups, lines of CSV and
-     JSON byte for byte.
+In:  a file of any format, and the numbers of the rows to drop.
+Out: the other rows in their order: Parquet with its schema and row groups, lines of CSV and JSON
+     byte for byte.
 """
 
 from pathlib import Path
@@ -11,35 +11,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.parquet import CorruptFile, opened
+from sbert_core.corpus.parquet import open_parquet
 from sbert_core.corpus.records import (
     RecordScanner,
     json_line_blocks,
-    scanned_blocks,
-    stream_of,
+    open_stream,
+    scan_blocks,
 )
 from sbert_core.storage import Storage
 
 
-def write_without(
+def write_without_rows(
     storage: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, target: Path
 ) -> int:
-    """Write what stays; the number of rows, counted in what was written.
+    """Write a file's rows except `rows` to `target`; the number of rows counted in that file.
 
-    num_rows: of the whole file.
+    num_rows: of the whole file. CorruptFile where its records cannot be told apart.
     """
     stays = np.ones(num_rows, bool)
     stays[rows] = False
     if file.format is Format.PARQUET:
         _write_groups(storage, file, stays, target)
-        return pq.read_metadata(target).num_rows
+        return int(pq.read_metadata(target).num_rows)
     _write_records(storage, file, stays, target)
     return _num_records(file, target)
 
 
 def _write_groups(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
-    with opened(storage, file.path) as source:
+    with open_parquet(storage, file.path) as source:
         schema, groups = source.schema_arrow, source.metadata.num_row_groups
         codec = _codec(source.metadata)
         with pq.ParquetWriter(target, schema, compression=codec) as writer:
@@ -61,9 +62,9 @@ def _codec(metadata: pq.FileMetaData) -> str:
 
 
 def _write_records(storage: Storage, file: CorpusFile, stays: np.ndarray, target: Path) -> None:
-    write = _write_lines if file.format is Format.JSONL else _write_separated
+    write = _write_lines if file.format is Format.JSONL else _write_delimited
     with (
-        stream_of(storage, file) as source,
+        open_stream(storage, file) as source,
         pa.output_stream(target, compression=file.compression) as sink,
     ):
         number = write(source, file.format, stays, sink)
@@ -86,15 +87,15 @@ def _write_lines(
     return number
 
 
-def _write_separated(
+def _write_delimited(
     source: pa.NativeFile, kind: Format, stays: np.ndarray, sink: pa.NativeFile
 ) -> int:
-    """The header, and the bytes of each record that stays. Empty lines are no records."""
+    """Copy the header and the bytes of each record that stays; empty lines are dropped."""
     scanner = RecordScanner(kind)
-    # The header, the rows, and what may follow: more rows than were announced, an error later.
+    # The header, the rows, and anything beyond the expected rows: the caller raises for that.
     keep = np.concatenate([[True], stays, [False]])
     number = 0
-    for data, ends, is_record in scanned_blocks(source, scanner):
+    for data, ends, is_record in scan_blocks(source, scanner):
         begun = number + np.concatenate([[0], np.cumsum(is_record)])  # before each piece
         is_kept = keep[np.minimum(begun, len(keep) - 1)] & np.append(is_record, True)
         bounds = np.concatenate([[0], ends, [len(data)]])
@@ -106,11 +107,11 @@ def _write_separated(
 
 
 def _num_records(file: CorpusFile, target: Path) -> int:
-    """Rows of a written file of the same format."""
+    """Number of rows in a written file of the same format."""
     with pa.input_stream(target, compression=file.compression) as source:
         if file.format is Format.JSONL:
             return sum(len(lines) for lines in json_line_blocks(source))
         scanner = RecordScanner(file.format)
-        for _ in scanned_blocks(source, scanner):
+        for _ in scan_blocks(source, scanner):
             pass
         return max(0, scanner.num_records - 1)

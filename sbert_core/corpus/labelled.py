@@ -1,4 +1,4 @@
-"""Small labelled files for judging: read whole, by the names public data sets use."""
+"""Labelled evaluation files: small, read whole, columns found by the names public data sets use."""
 
 import logging
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.formats import whole_table
-from sbert_core.corpus.parquet import decoded
+from sbert_core.corpus.formats import read_table
+from sbert_core.corpus.parquet import decode_texts
 from sbert_core.text import invalid_reason
 
 log = logging.getLogger(__name__)
@@ -22,15 +22,15 @@ TEXT_PAIRS = (
 SCORES = ("score", "relatedness", "label")
 
 
-def table_of(place: str) -> pa.Table:
-    """All rows of a file, or of all files of a folder or glob."""
+def read_labelled(place: str) -> pa.Table:
+    """All rows of all files of a path, folder, glob or URI, in one table."""
     corpus = find_corpus(place)
-    tables = [whole_table(corpus.storage, file) for file in corpus.files]
+    tables = [read_table(corpus.storage, file) for file in corpus.files]
     return pa.concat_tables(tables, promote_options="default")
 
 
-def column(table: pa.Table, names: Sequence[str], place: str) -> str:
-    """The first of some usual names that is there."""
+def find_column(table: pa.Table, names: Sequence[str], place: str) -> str:
+    """The first of `names` that is a column; ValueError with `place` if none is."""
     for name in names:
         if name in table.column_names:
             return name
@@ -39,13 +39,13 @@ def column(table: pa.Table, names: Sequence[str], place: str) -> str:
     )
 
 
-def text_pair(table: pa.Table, place: str) -> list[list[str]]:
-    """The two texts of every row."""
-    return [texts(table, name, place) for name in text_names(table, place)]
+def read_text_pairs(table: pa.Table, place: str) -> list[list[str]]:
+    """The first and the second text of every row, as two lists."""
+    return [read_texts(table, name, place) for name in find_text_columns(table, place)]
 
 
-def text_names(table: pa.Table, place: str) -> tuple[str, str]:
-    """The first usual pair of names that is there."""
+def find_text_columns(table: pa.Table, place: str) -> tuple[str, str]:
+    """The first pair of TEXT_PAIRS that the table has; ValueError with `place` if it has none."""
     for names in TEXT_PAIRS:
         if all(name in table.column_names for name in names):
             return names
@@ -55,27 +55,30 @@ def text_names(table: pa.Table, place: str) -> tuple[str, str]:
     )
 
 
-def texts(table: pa.Table, name: str, place: str) -> list[str]:
-    """A column of texts; one that is missing is an error."""
-    values = decoded(table[name])
+def read_texts(table: pa.Table, name: str, place: str) -> list[str]:
+    """A column of texts; ValueError for an invalid one, with its row."""
+    values = decode_texts(table[name])
     for row, value in enumerate(values):
         if reason := invalid_reason(value):
             raise ValueError(f"{name!r} of row {row} in {place} is {reason}; remove the row")
     return [str(value) for value in values]
 
 
-def with_texts(table: pa.Table, names: Sequence[str], place: str) -> pa.Table:
-    """Rows whose texts are all there. Public test sets hold a few without; they are counted."""
+def drop_rows_without_text(table: pa.Table, names: Sequence[str], place: str) -> pa.Table:
+    """Rows with valid texts in all columns `names`; the others are counted in a warning.
+
+    Public test sets hold a few rows without a text.
+    """
     is_whole = np.ones(table.num_rows, bool)
     for name in names:
-        is_whole &= [invalid_reason(value) is None for value in decoded(table[name])]
+        is_whole &= [invalid_reason(value) is None for value in decode_texts(table[name])]
     if not is_whole.all():
         log.warning("%s: %d rows without text are left out", place, (~is_whole).sum())
     return table.filter(pa.array(is_whole))
 
 
-def numbers(table: pa.Table, name: str, place: str) -> np.ndarray:
-    """A column of numbers; text that spells them is taken too."""
+def read_numbers(table: pa.Table, name: str, place: str) -> np.ndarray:
+    """A column as float64, numbers as text included; ValueError for other or infinite values."""
     try:
         found = np.array([float(value) for value in table[name].to_pylist()], np.float64)
     except (TypeError, ValueError) as error:
@@ -86,7 +89,9 @@ def numbers(table: pa.Table, name: str, place: str) -> np.ndarray:
     return found
 
 
-def scored_rows(place: str) -> tuple[list[list[str]], np.ndarray]:
-    """Texts and scores of an STS file; correlations do not mind the range of scores."""
-    table = table_of(place)
-    return text_pair(table, place), numbers(table, column(table, SCORES, place), place)
+def read_scored_pairs(place: str) -> tuple[list[list[str]], np.ndarray]:
+    """The two texts and the scores of an STS file, in whatever range its scores are."""
+    table = read_labelled(place)
+    return read_text_pairs(table, place), read_numbers(
+        table, find_column(table, SCORES, place), place
+    )

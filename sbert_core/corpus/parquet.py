@@ -1,9 +1,9 @@
-"""Rows of a corpus file -> Arrow tables and texts.
+"""Rows of a Parquet file as Arrow batches, and their texts.
 
 In:  a file, a row range, column names.
-Out: exactly those rows, streamed; texts decoded one by one, so that a bad byte costs one row.
+Out: exactly those rows, streamed; texts decoded one by one, so that an invalid byte costs one row.
 
-CSV and JSON lines have no row ranges: `sbert_core.corpus.formats` rewrites them once.
+CSV and JSON lines have no row ranges: `sbert_core.corpus.formats` converts them once.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.corpus.columns import FIELD
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.storage import Storage
 from sbert_core.text import RefusedRow, invalid_reason
 
@@ -26,8 +27,8 @@ Text = str | bytes | RefusedRow | None
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What a Parquet file says of itself."""
+class ParquetFooter:
+    """Rows, columns and sizes of a Parquet file. bytes_per_row: uncompressed, by column path."""
 
     num_rows: int
     schema: pa.Schema
@@ -35,51 +36,33 @@ class Layout:
     bytes_per_row: dict[str, float]
 
 
-class CorruptFile(ValueError):
-    """A file that cannot be read.
-
-    root, path: of the storage and of the file in it. line: where, in a file of lines.
-    """
-
-    def __init__(self, root: str, path: str, reason: str, line: int | None = None) -> None:
-        super().__init__(root, path, reason, line)  # pickled by these
-        self.root, self.path, self.reason, self.line = root, path, reason, line
-
-    def __str__(self) -> str:
-        where = "" if self.line is None else f"line {self.line:,}: "
-        return (
-            f"{self.root}/{self.path} cannot be read: {where}{self.reason}; repair or remove it, "
-            "or leave it out with --skip-corrupt"
-        )
-
-
 @contextmanager
-def opened(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
-    """The Parquet file; a broken one names itself, at once or where its pages prove broken."""
+def open_parquet(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file; CorruptFile for a broken footer now, or for a broken page as it is read."""
     try:
         source = pa.PythonFile(storage.open(path), "r")
         with pq.ParquetFile(source, pre_buffer=False) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
-        raise reading_error(storage, path, error) from error
+        raise to_read_error(storage, path, error) from error
 
 
-def reading_error(storage: Storage, path: str, error: Exception) -> Exception:
-    """A corrupt file, unless the system itself failed: then the file may be fine."""
+def to_read_error(storage: Storage, path: str, error: Exception) -> Exception:
+    """CorruptFile in the place of an error of Arrow; system errors stay, the file may be fine."""
     if getattr(error, "errno", None) is not None or isinstance(error, pa.ArrowMemoryError):
         return error
     return CorruptFile(storage.uri, path, str(error).strip().splitlines()[0].rstrip("."))
 
 
-def refuse_fewer(storage: Storage, path: str, found: int, announced: int) -> None:
-    """A broken page may end a file before its time without any other sign."""
+def check_row_count(storage: Storage, path: str, found: int, announced: int) -> None:
+    """CorruptFile if fewer rows were read than announced: the only sign of some broken pages."""
     if found < announced:
         raise CorruptFile(storage.uri, path, f"it ends at row {found} of {announced}")
 
 
-def layout_of(storage: Storage, path: str) -> Layout:
-    """Row counts, column types and sizes, from the footer alone."""
-    with opened(storage, path) as file:
+def read_footer(storage: Storage, path: str) -> ParquetFooter:
+    """Read a file's footer; CorruptFile where its counts contradict each other."""
+    with open_parquet(storage, path) as file:
         meta = file.metadata
         sizes: dict[str, int] = {}
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
@@ -93,8 +76,8 @@ def layout_of(storage: Storage, path: str) -> Layout:
                     reason = f"{column.num_values} values of {name} in {group.num_rows} rows"
                     raise CorruptFile(storage.uri, path, reason)
         if sum(group.num_rows for group in groups) != meta.num_rows:
-            raise CorruptFile(storage.uri, path, "its row groups have other rows than it says")
-        return Layout(
+            raise CorruptFile(storage.uri, path, "its row-group counts differ from the footer")
+        return ParquetFooter(
             num_rows=meta.num_rows,
             schema=file.schema_arrow,
             group_rows=tuple(group.num_rows for group in groups),
@@ -105,9 +88,9 @@ def layout_of(storage: Storage, path: str) -> Layout:
 def stream_rows(
     storage: Storage, path: str, first: int, num_rows: int, columns: Iterable[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows first..first+num_rows in order. Only row groups that hold some of them are decoded."""
+    """Rows first..first+num_rows in order, BATCH_ROWS at a time; other row groups are skipped."""
     names = list(columns)
-    with opened(storage, path) as file:
+    with open_parquet(storage, path) as file:
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         ends = np.cumsum(sizes)
         wanted = np.flatnonzero((ends > first) & (ends - sizes < first + num_rows)).tolist()
@@ -123,26 +106,26 @@ def stream_rows(
             row += batch.num_rows
             if row >= end:
                 return
-        refuse_fewer(storage, path, row, min(end, int(ends[wanted[-1]])))
+        check_row_count(storage, path, row, min(end, int(ends[wanted[-1]])))
 
 
-def texts_of(columns: dict[str, pa.Array], template: str) -> list[Text]:
-    """One text per row: a column, or a template of several.
+def render_texts(columns: dict[str, pa.Array], template: str) -> list[Text]:
+    """One text per row. template: text with columns in braces, `{title}: {body}`.
 
-    A null field of a template is left empty; a row of nothing but nulls has no text.
+    A null field is left empty; a row with nulls alone has the text None.
     """
     names = FIELD.findall(template)
-    parts = {name: decoded(columns[name]) for name in names}
+    parts = {name: decode_texts(columns[name]) for name in names}
     if template == f"{{{names[0]}}}":
         return parts[names[0]]
     pieces = FIELD.split(template)  # literal, name, literal, name ... literal
     return [
-        _filled(pieces, dict(zip(parts, row, strict=True)))
+        _fill_template(pieces, dict(zip(parts, row, strict=True)))
         for row in zip(*parts.values(), strict=True)
     ]
 
 
-def _filled(pieces: list[str], row: dict[str, Text]) -> Text:
+def _fill_template(pieces: list[str], row: dict[str, Text]) -> Text:
     for value in row.values():
         if isinstance(value, bytes):
             return value
@@ -151,46 +134,46 @@ def _filled(pieces: list[str], row: dict[str, Text]) -> Text:
     return "".join(str(row[piece] or "") if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Can values of this type be decoded as texts?"""
+def is_text_type(kind: pa.DataType) -> bool:
+    """Whether values of this type can be decoded as texts."""
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     return any(test(plain) for test in (*tests, pa.types.is_large_binary, pa.types.is_null))
 
 
-def decoded(column: pa.Array | pa.ChunkedArray) -> list[Text]:
-    """Values of a text column; one that is no UTF-8 stays bytes."""
+def decode_texts(column: pa.Array | pa.ChunkedArray) -> list[Text]:
+    """Values of a text column; a value that is not UTF-8 stays bytes."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_null(column.type):
-        return column.to_pylist()
+        return [None] * len(column)
     large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     raw = column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
-    return [value if value is None else _text(value) for value in raw]
+    return [value if value is None else _decode(value) for value in raw]
 
 
-def _text(value: bytes) -> Text:
+def _decode(value: bytes) -> Text:
     try:
         return value.decode()
     except UnicodeDecodeError:
         return value
 
 
-def without_bad_bytes(texts: list[Text], columns: dict[str, pa.Array]) -> list[Text]:
-    """The texts; a row with a value that is no UTF-8 in one of the columns is refused.
+def reject_invalid_utf8(texts: list[Text], columns: dict[str, pa.Array]) -> list[Text]:
+    """The texts, with a RefusedRow where one of the columns is not UTF-8.
 
-    What is published must be read by others, and most readers refuse a file for one such value.
+    These columns are published, and most readers refuse a whole file for one such value.
     """
     for name, column in columns.items():
-        for row in invalid_rows(column):
+        for row in invalid_utf8_rows(column):
             if invalid_reason(texts[row]) is None:
                 texts[row] = RefusedRow(f"invalid UTF-8 in column {name!r}")
     return texts
 
 
-def spelled_out(ids: pa.Array) -> pa.Array:
-    """Ids; those that are no UTF-8 with their bad bytes as \\xff, to be found by."""
-    if not (bad := invalid_rows(ids)):
+def escape_invalid_utf8(ids: pa.Array) -> pa.Array:
+    """Ids with invalid bytes as \\xff, so that a refused row can still be found by its id."""
+    if not (bad := invalid_utf8_rows(ids)):
         return ids
     values = ids.cast(pa.large_binary()).to_pylist()
     for row in bad:
@@ -198,14 +181,14 @@ def spelled_out(ids: pa.Array) -> pa.Array:
     return pa.array(values, pa.large_binary()).cast(ids.type)
 
 
-def invalid_rows(column: pa.Array) -> list[int]:
-    """Rows whose value, or a value in it, is no UTF-8."""
-    if _is_sound(column):
+def invalid_utf8_rows(column: pa.Array) -> list[int]:
+    """Rows whose value, or a value nested in it, is not UTF-8."""
+    if _is_valid_utf8(column):
         return []
-    return [row for row in range(len(column)) if not _is_sound(column.take(pa.array([row])))]
+    return [row for row in range(len(column)) if not _is_valid_utf8(column.take(pa.array([row])))]
 
 
-def _is_sound(column: pa.Array) -> bool:
+def _is_valid_utf8(column: pa.Array) -> bool:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -213,8 +196,8 @@ def _is_sound(column: pa.Array) -> bool:
     return True
 
 
-def hashes_of(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
-    """Which texts are valid, and the content hash of each as two uint64; zeros where invalid."""
+def hash_texts(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
+    """Which texts are valid, and content hashes as (n, 2) uint64, zeros where invalid."""
     digests = [
         b"\0" * HASH_BYTES if invalid_reason(text) else content_hash(str(text)) for text in texts
     ]
@@ -223,11 +206,11 @@ def hashes_of(texts: Iterable[object]) -> tuple[np.ndarray, np.ndarray]:
     return is_valid, hashes
 
 
-def characters_of(texts: Iterable[object]) -> np.ndarray:
-    """How many characters each text has; 0 where there is none."""
+def count_chars(texts: Iterable[object]) -> np.ndarray:
+    """Characters of each text; 0 for values other than strings."""
     return np.array([len(text) if isinstance(text, str) else 0 for text in texts], np.int64)
 
 
 def content_hash(text: str) -> bytes:
-    """Names a text by its UTF-8 bytes; 128 bits of a cryptographic hash, so chance is no risk."""
+    """BLAKE2b of the UTF-8 bytes, 128 bits: equal hashes by chance can be ignored."""
     return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).digest()

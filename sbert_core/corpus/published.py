@@ -1,8 +1,8 @@
-"""Artifacts among the places a corpus may be -> the files that are published there.
+"""Artifacts in the place of a corpus: only the files that are published there are read.
 
 In:  a folder or URI.
-Out: the files its manifest lists, or a refusal. Below data/ lie the published generation and the
-     one before it: whoever walks over both reads every unchanged row twice.
+Out: the files its manifest lists, or a ValueError. data/ holds the published generation and the one
+     before it, so reading all of data/ would read every unchanged row twice.
 """
 
 import json
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sbert_core.json_schema import checked
+from sbert_core.corpus.errors import MissingFile, MixedGenerations, NotACorpus
+from sbert_core.json_record import decode
 from sbert_core.storage import Stat, storage_at
 
 MANIFEST = "_manifest.json"
@@ -18,12 +19,25 @@ DATA = "data"
 CORPUS = "corpus"  # the kind of artifact whose files are texts
 GENERATION = re.compile(r"[0-9a-f]{16}")
 IN_A_GENERATION = re.compile(rf"(?:^|/){DATA}/{GENERATION.pattern}/")
-SHAPE = {"kind": str, "generation": str, "files": [{"path": str}]}
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """What stands in a manifest. names: of its files, below the folder of the generation."""
+class _ListedPath:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ManifestHead:
+    """The keys of a manifest that are needed here."""
+
+    kind: str
+    generation: str
+    files: tuple[_ListedPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFiles:
+    """Files of a manifest. names: below the folder of the generation."""
 
     kind: str
     generation: str
@@ -31,49 +45,50 @@ class Published:
 
     @property
     def folder(self) -> str:
+        """Where the files are, below the artifact."""
         return f"{DATA}/{self.generation}"
 
 
-def published_at(root: str) -> Published | None:
-    """The artifact at a place; None where there is none, or a manifest of some other tool."""
+def read_published(root: str) -> PublishedFiles | None:
+    """The files published at a place; None without a manifest, or with one of another tool."""
     if not _has_manifest(root):
         return None
     try:
-        fields = checked(json.loads(storage_at(root).read(MANIFEST)), SHAPE, MANIFEST)
+        found = decode(_ManifestHead, json.loads(storage_at(root).read(MANIFEST)), MANIFEST)
     except (ValueError, RecursionError):
         return None
-    if GENERATION.fullmatch(fields["generation"]) is None:
+    if GENERATION.fullmatch(found.generation) is None:
         return None
-    folder = f"{DATA}/{fields['generation']}/"
-    paths = [file["path"] for file in fields["files"]]
-    return Published(
-        fields["kind"], fields["generation"], frozenset(path.removeprefix(folder) for path in paths)
-    )
+    folder = f"{DATA}/{found.generation}/"
+    names = frozenset(file.path.removeprefix(folder) for file in found.files)
+    return PublishedFiles(found.kind, found.generation, names)
 
 
 def _has_manifest(root: str) -> bool:
     try:
         return storage_at(root).stat(MANIFEST) is not None
-    except PermissionError:  # so does S3 answer for a missing object to who may not list the bucket
+    except (
+        PermissionError
+    ):  # S3's answer for a missing object, to those who may not list the bucket
         return False
 
 
-def published_corpus(root: str, place: str) -> Published | None:
-    """The corpus published at a root; None where files lie in plain folders.
+def find_published_corpus(root: str, place: str) -> PublishedFiles | None:
+    """The corpus published at a root; None for a folder without a manifest.
 
-    place: the user's word for it. ValueError for an artifact that holds no texts.
+    place: as the user has given it. ValueError for an artifact of another kind.
     """
-    found = published_at(root)
+    found = read_published(root)
     if found is not None and found.kind != CORPUS:
-        raise ValueError(
-            f"corpus {place} is an artifact that holds {found.kind}; give the texts it was made "
-            f"from, or, to read its files as a table, the folder that sbert path {root} prints"
-        )
+        raise NotACorpus(place, root, found.kind)
     return found
 
 
-def published_files(root: str, corpus: Published) -> list[Stat]:
-    """The files of a published corpus, by the names they have in every generation."""
+def list_published_files(root: str, corpus: PublishedFiles) -> list[Stat]:
+    """The files of a published corpus, by the names they keep over generations.
+
+    ValueError if one that the manifest lists is missing.
+    """
     prefix = f"{corpus.folder}/"
     found = [
         Stat(name, stat.size, stat.version)
@@ -81,26 +96,26 @@ def published_files(root: str, corpus: Published) -> list[Stat]:
         if (name := stat.name.removeprefix(prefix)) in corpus.names
     ]
     if missing := corpus.names - {stat.name for stat in found}:
-        raise ValueError(
-            f"corpus {root} lacks {min(missing)}, which its {MANIFEST} lists; remove the folder "
-            "and apply again"
-        )
+        raise MissingFile(root, min(missing), MANIFEST)
     return found
 
 
-def folder_now(root: str) -> str:
-    """Where the files of a corpus lie at this moment."""
-    found = published_at(root)
+def current_folder(root: str) -> str:
+    """The folder that holds the files of a corpus now: of a published one its generation."""
+    found = read_published(root)
     return root if found is None or found.kind != CORPUS else f"{root}/{found.folder}"
 
 
 def refuse_generations(place: str, root: str, names: Iterable[str]) -> None:
-    """Files of an artifact that a walk from outside of it has found."""
+    """ValueError if some of the names below `root` are generations of an artifact.
+
+    place: the corpus as the user has given it.
+    """
     base = root.rstrip("/")
     homes = set()
     for name in names:
         path = f"{base}/{name}"
-        # A root inside a generation was meant: no other generation lies below it.
+        # A root inside a generation is fine: no other generation is below it.
         homes |= {
             path[: match.start()]
             for match in IN_A_GENERATION.finditer(path)
@@ -108,7 +123,4 @@ def refuse_generations(place: str, root: str, names: Iterable[str]) -> None:
         }
     for home in sorted(homes):
         if _has_manifest(home):
-            raise ValueError(
-                f"corpus {place} holds the artifact {home}, and with it rows of two generations; "
-                "give a folder or a glob without it, or the artifact alone"
-            )
+            raise MixedGenerations(place, home)

@@ -1,7 +1,7 @@
-"""How a job reads its corpus: which columns make the text, the id and the payload.
+"""Read rows of a corpus: text, id and carried columns.
 
-In:  a Reading and a unit.
-Out: Rows: raw row numbers, ids, texts and carried columns of the rows that belong to the job.
+In:  a CorpusReader, a file and a row range.
+Out: CorpusRows: row numbers, ids, texts and carried columns of the rows that pass the filter.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.parquet import (
     Text,
-    spelled_out,
+    escape_invalid_utf8,
+    reject_invalid_utf8,
+    render_texts,
     stream_rows,
-    texts_of,
-    without_bad_bytes,
 )
-from sbert_core.corpus.row_filter import Where
+from sbert_core.corpus.row_filter import RowFilter
 from sbert_core.storage import storage_at
 
 
@@ -33,8 +33,8 @@ class IdKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Some rows of one file, in order. `ids` is None where ids follow from the content."""
+class CorpusRows:
+    """Some rows of one file, in order. ids: None where they are made from the content."""
 
     path: str
     row: np.ndarray
@@ -47,12 +47,13 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """Columns of a corpus in their roles.
+class CorpusReader:
+    """Which columns of a corpus are text, id and payload, and where its files are.
 
-    carry: by the name each is published under.
-    staged: name in `staging` of the Parquet copy of each file that is none itself.
-    partition_types: hive partition columns, numbers where all their values are.
+    template: the text of a row, columns in braces. where: rows to keep.
+    carry: the column behind each published name.
+    partition_types: Arrow types of hive partition columns.
+    staging, staged: folder of Parquet copies, and the copy of each file that is not Parquet.
     """
 
     root: str
@@ -60,24 +61,25 @@ class Reading:
     id_kind: IdKind
     id_column: str | None
     carry: dict[str, str]
-    where: Where | None
+    where: RowFilter | None
     partition_types: dict[str, str]
     staging: str = ""
     staged: dict[str, str]
 
     @property
     def text_columns(self) -> list[str]:
+        """Columns of the template."""
         return list(dict.fromkeys(FIELD.findall(self.template)))
 
     @property
     def columns(self) -> list[str]:
-        """Every column the job touches."""
+        """Every column that is read."""
         ids = [self.id_column] if self.id_column is not None else []
         where = self.where.columns if self.where else ()
         return list(dict.fromkeys([*self.text_columns, *ids, *self.carry.values(), *where]))
 
-    def stream(self, path: str, first: int, num_rows: int) -> Iterator[Rows]:
-        """The range's rows in batches of a few thousand."""
+    def stream(self, path: str, first: int, num_rows: int) -> Iterator[CorpusRows]:
+        """Rows first..first+num_rows of a file that pass the filter, some thousand at a time."""
         partitions = CorpusFile(path, 0, "").partitions
         stored = [name for name in self.columns if name not in self.partition_types]
         place, name = (
@@ -93,41 +95,41 @@ class Reading:
             yield self._rows(path, np.arange(row, row + batch.num_rows), columns)
             row += batch.num_rows
 
-    def read(self, path: str, first: int, num_rows: int) -> Rows:
-        """The whole range at once."""
+    def read(self, path: str, first: int, num_rows: int) -> CorpusRows:
+        """The same rows in one piece."""
         pieces = list(self.stream(path, first, num_rows))
         ids = [piece.ids for piece in pieces]
-        return Rows(
+        return CorpusRows(
             path=path,
             row=np.concatenate([np.empty(0, np.int64), *(piece.row for piece in pieces)]),
-            ids=_joined(ids) if ids and ids[0] is not None else None,
+            ids=_concat(ids) if ids and ids[0] is not None else None,
             texts=[text for piece in pieces for text in piece.texts],
-            carried={name: _joined([p.carried[name] for p in pieces]) for name in self.carry}
+            carried={name: _concat([p.carried[name] for p in pieces]) for name in self.carry}
             if pieces
             else {},
         )
 
-    def _rows(self, path: str, row: np.ndarray, columns: dict[str, pa.Array]) -> Rows:
+    def _rows(self, path: str, row: np.ndarray, columns: dict[str, pa.Array]) -> CorpusRows:
         if self.where is not None:
             kept = np.flatnonzero(self.where.mask(columns, f"{path}: where"))
             row = row[kept]
             columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-        published = {column: _plain(columns[column]) for column in self.carry.values()}
+        published = {column: _without_dictionary(columns[column]) for column in self.carry.values()}
         ids = None
         if self.id_column is not None:
-            published[self.id_column] = _plain(columns[self.id_column])
-            ids = spelled_out(published[self.id_column])
+            published[self.id_column] = _without_dictionary(columns[self.id_column])
+            ids = escape_invalid_utf8(published[self.id_column])
         elif self.id_kind is IdKind.POSITION:
             ids = pa.array([f"{path}#{number}" for number in row], pa.string())
-        texts = without_bad_bytes(texts_of(columns, self.template), published)
+        texts = reject_invalid_utf8(render_texts(columns, self.template), published)
         carried = {name: published[column] for name, column in self.carry.items()}
-        return Rows(path=path, row=row, ids=ids, texts=texts, carried=carried)
+        return CorpusRows(path=path, row=row, ids=ids, texts=texts, carried=carried)
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """Dictionaries differ between files and batches; their values do not."""
+def _without_dictionary(column: pa.Array) -> pa.Array:
+    """The values of a dictionary column: dictionaries of different files do not concatenate."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _joined(pieces: list[pa.Array]) -> pa.Array:
+def _concat(pieces: list[pa.Array]) -> pa.Array:
     return pa.concat_arrays(pieces)

@@ -1,8 +1,8 @@
-"""Bytes of a text file -> where its records end. Readers and writers of rows share this notion.
+"""Where the records of a text file end, for its readers and writers alike.
 
 In:  CSV, TSV or JSON lines, in blocks.
 Out: for CSV and TSV the ends of records, found block by block; for JSON its lines.
-Gives up: quotes that are closed in the wrong place; only one that is never closed can be told.
+Gives up: quotes that are closed in the wrong place; only one that is never closed is detected.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.storage import Storage
 
 BLOCK_BYTES = 64 * 2**20  # of JSON; a row of a CSV must fit in one
-SCAN_BYTES = 2**18  # of CSV at a time: what numpy makes of them stays in the cache
+SCAN_BYTES = 2**18  # of CSV at a time: numpy's temporary arrays stay in the cache
 BOM = b"\xef\xbb\xbf"
 JSON_BLANKS = b" \t\r\n"
 LF, CR, QUOTE = b'\n\r"'
 DELIMITERS = {Format.CSV: b",", Format.TSV: b"\t"}
 
 
-def stream_of(storage: Storage, file: CorpusFile) -> pa.NativeFile:
-    """The bytes of a file, unpacked."""
+def open_stream(storage: Storage, file: CorpusFile) -> pa.NativeFile:
+    """The bytes of a file, decompressed."""
     return pa.input_stream(storage.open(file.path), compression=file.compression)
 
 
@@ -30,7 +30,7 @@ class RecordScanner:
     """Finds the ends of records as Arrow's CSV parser does.
 
     A quote opens a value at its start alone; inside, two quotes are one. In a TSV a quote is a
-    character. A line feed, a carriage return or both end a record; empty lines are no records.
+    character. A line feed, a carriage return or both end a record; empty lines are skipped.
     """
 
     def __init__(self, kind: Format) -> None:
@@ -48,16 +48,16 @@ class RecordScanner:
 
     @property
     def open_quote_line(self) -> int | None:
-        """The line of a quote that is not closed so far."""
+        """The line of a quote that is not closed so far; None without one."""
         return self._quote_line if self.is_quoted else None
 
     def scan(self, block: bytes, is_last: bool = False) -> tuple[bytes, np.ndarray, np.ndarray]:
         """Some bytes, the ends of records and of empty lines in them, and which are records.
 
-        The bytes lag behind the block by those that need the next one to be understood.
+        Quotes and carriage returns at the end of the block are held back until the next call:
+        their meaning depends on what follows.
         """
         data = self._held + block
-        # What follows a quote or a carriage return decides what they are.
         size = len(data) if is_last else len(data.rstrip(b'"\r'))
         if self._is_first and len(data) < len(BOM) and not is_last:
             size = 0
@@ -84,16 +84,16 @@ class RecordScanner:
         is_record = ends - starts[: len(ends)] > 1 + ends_both
         self.num_records += int(is_record.sum())
         self._length = len(array) - int(ends[-1]) if len(ends) else self._length + len(array)
-        return is_record
+        return np.asarray(is_record)
 
     def finish(self) -> tuple[bytes, np.ndarray, np.ndarray]:
-        """What was held back; a record may end without a line end."""
+        """The bytes held back; the last record may lack a line end."""
         found = self.scan(b"", is_last=True)
         self.num_records += self._length > 0
         return found
 
     def _is_inside(self, array: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which line ends stand inside of quotes.
+        """Which line ends are inside quotes.
 
         An even run of quotes changes nothing. An odd one at the start of a value opens or closes;
         elsewhere it closes, or is a character of a value without quotes.
@@ -114,11 +114,11 @@ class RecordScanner:
         inside = np.where(place >= 0, states[np.maximum(place, 0)], self.is_quoted)
         self.is_quoted = bool(states[-1])
         self._quote_line = self.num_lines + int(np.searchsorted(ends, runs[-1], "right")) + 1
-        return inside
+        return np.asarray(inside)
 
 
 def _line_ends(array: np.ndarray) -> np.ndarray:
-    """Behind each line feed, and behind each carriage return without one."""
+    """The position after each line feed, and after each carriage return without one."""
     returns = np.flatnonzero(array == CR)
     feeds = np.flatnonzero(array == LF)
     if not len(returns):
@@ -126,22 +126,22 @@ def _line_ends(array: np.ndarray) -> np.ndarray:
     places = np.sort(np.concatenate([feeds, returns]))
     follower = array[np.minimum(places + 1, len(array) - 1)]
     is_both = (array[places] == CR) & (follower == LF)
-    return places[~is_both] + 1
+    return np.asarray(places[~is_both] + 1)
 
 
-def scanned_blocks(
+def scan_blocks(
     source: pa.NativeFile, scanner: RecordScanner
 ) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    """A whole file through the scanner."""
+    """`scanner.scan` of a whole file, block by block."""
     while block := source.read(SCAN_BYTES):
         yield scanner.scan(block)
     yield scanner.finish()
 
 
 def json_line_blocks(source: pa.NativeFile) -> Iterator[list[tuple[int, bytes]]]:
-    """Lines with their numbers from 1 on, those of some megabytes at a time. Blank ones are none.
+    """Lines with their numbers from 1 on, 64 MB at a time; blank lines are skipped.
 
-    A line keeps its end; the first one of a file may begin with a byte order mark.
+    A line keeps its line end; the first one may begin with a byte order mark.
     """
     number, rest = 1, b""
     while True:
@@ -168,11 +168,11 @@ def json_line_blocks(source: pa.NativeFile) -> Iterator[list[tuple[int, bytes]]]
 
 
 def count_rows(storage: Storage, file: CorpusFile) -> int:
-    """Rows of a text file; a header is none."""
-    with stream_of(storage, file) as source:
+    """Number of rows of a text file, without the header."""
+    with open_stream(storage, file) as source:
         if file.format is Format.JSONL:
             return sum(map(len, json_line_blocks(source)))
         scanner = RecordScanner(file.format)
-        for _ in scanned_blocks(source, scanner):
+        for _ in scan_blocks(source, scanner):
             pass
         return max(0, scanner.num_records - 1)

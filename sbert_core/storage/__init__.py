@@ -10,7 +10,7 @@ from the usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) a
 
 from pathlib import Path
 
-from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage
+from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage, UnsupportedStore
 from sbert_core.storage.local import LocalStorage
 from sbert_core.storage.s3 import ObjectStorage, StoreError
 
@@ -21,6 +21,7 @@ __all__ = [
     "Stat",
     "Storage",
     "StoreError",
+    "UnsupportedStore",
     "storage_at",
 ]
 
@@ -28,7 +29,7 @@ __all__ = [
 def storage_at(place: str | Path) -> Storage:
     """Open the storage of a folder or s3:// URI; it need not exist yet.
 
-    A ValueError for other schemes, and for an address that holds credentials or a port.
+    UnsupportedStore for other schemes; ValueError for an address with credentials or a port.
     """
     text = str(place)
     scheme, is_uri, rest = text.partition("://")
@@ -41,7 +42,5 @@ def storage_at(place: str | Path) -> Storage:
     if text.startswith("s3://"):
         return ObjectStorage(text)
     if is_uri:
-        raise ValueError(
-            f"{text}: stores of kind {scheme}:// are not supported; use a path or s3://"
-        )
+        raise UnsupportedStore(text, scheme)
     return LocalStorage(Path(text))

@@ -18,6 +18,19 @@ class BusyError(Exception):
     exit_code = 5
 
 
+class UnsupportedStore(ValueError):
+    """A URI of a scheme that cannot be opened."""
+
+    def __init__(self, place: str, scheme: str) -> None:
+        super().__init__(place, scheme)  # the arguments are what pickle keeps
+        self.place, self.scheme = place, scheme
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: stores of kind {self.scheme}:// are not supported; use a path or s3://"
+        )
+
+
 class ConflictError(Exception):
     """The file was written since the version that the caller has seen."""
 

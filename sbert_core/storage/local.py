@@ -31,7 +31,7 @@ class LocalStorage:
         self.uri = str(self.root)
 
     def path(self, name: str) -> Path:
-        """The path of a file; ValueError for a name outside the folder, since manifests name files."""
+        """The path of a file; ValueError for a name outside the folder (manifests list names)."""
         if name.startswith("/") or "\0" in name or ".." in PurePosixPath(name).parts:
             raise ValueError(
                 f"{self.uri}: {name!r} is not a file name inside this folder; not opened"

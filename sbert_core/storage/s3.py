@@ -169,7 +169,7 @@ class ObjectStorage:
         return TemporaryDirectory(prefix="sbert-")
 
     def put_if(self, name: str, data: bytes, version: str | None) -> None:
-        mode: "PutMode" = "create" if version is None else {"e_tag": version}
+        mode: PutMode = "create" if version is None else {"e_tag": version}
         try:
             with _map_store_errors(self.uri, name):
                 obstore.put(self._store, self._key(name), data, mode=mode, use_multipart=False)

@@ -1,7 +1,7 @@
 """Files of a scope below a local folder, symbolic links followed.
 
-A folder is listed once for one scope, whatever links lead to it: the first of its paths in the order
-of bytes counts. So no file comes twice, loops end, and broken links are skipped.
+A folder is listed once for one scope, whatever links lead to it: the first of its paths in the
+order of bytes counts. So no file comes twice, loops end, and broken links are skipped.
 """
 
 import errno

@@ -1,34 +1,37 @@
-"""Rows of a unit and the vectors they own or borrow -> the unit's part and quarantine.
+"""The part file and the quarantine of a unit, from its rows and the vectors they own or borrow.
 
-In:  Rows, Claims, and Blocks of every owner.
+In:  CorpusRows, the owner of each row's vector, and the blocks of all owners.
 Out: two Arrow tables: rows in input order, each with its vector; and rows without, with reasons.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sbert_core.arrays import ranges
-from sbert_core.corpus.columns import CHUNK_COLUMNS, OWN_COLUMNS
+from sbert_core.arrays import concat_ranges
+from sbert_core.corpus.columns import CHUNK_COLUMNS, RESERVED_COLUMNS
 from sbert_core.corpus.parquet import HASH_BYTES, content_hash
-from sbert_core.corpus.reader import Rows
+from sbert_core.corpus.reader import CorpusRows
+from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
 from sbert_core.text import invalid_reason
-from sbert_core.vectors.block import Block, vectors_of
-from sbert_core.vectors.reader import columns_of, hash_in, part_table
+from sbert_core.vectors.block import VectorBlock, vector_matrix
+from sbert_core.vectors.reader import hash_in_name, read_column_names, read_part
 
 HASH = pa.binary(HASH_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Where each valid row's vector is: a block and the row in it."""
+class VectorOwners:
+    """Where the vector of each valid row is: unit and row of its owner.
+
+    occurrence: how many times the text occurred before.
+    """
 
     unit: np.ndarray
     row: np.ndarray
@@ -36,64 +39,70 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A unit's rows with a vector, and those without."""
+class PartTables:
+    """A unit's rows with a vector (`table`), and those without. num_documents: rows with one."""
 
     table: pa.Table
     quarantine: pa.Table
     num_documents: int
 
 
-def part_of(
-    rows: Rows, owner: Owner, blocks: Iterable[tuple[int, Block]], *, unit: str, has_chunks: bool
-) -> Part:
-    """Put every row beside its vector.
+def build_part(
+    rows: CorpusRows,
+    owner: VectorOwners,
+    blocks: Iterable[tuple[int, VectorBlock]],
+    *,
+    unit: str,
+    has_chunks: bool,
+) -> PartTables:
+    """Join every row with its vector.
 
-    owner: for the rows whose text is valid, in order.
-    blocks: of all owners, at least one; each is let go before the next is asked for.
+    owner: of the rows whose text is valid, in order.
+    blocks: by unit number, of all owners, at least one; only one is in memory at a time.
+    unit: name for the quarantine. has_chunks: documents may have several vectors.
     """
     reasons = {i: why for i, text in enumerate(rows.texts) if (why := invalid_reason(text))}
     valid = np.array([i for i in range(len(rows)) if i not in reasons], dtype=np.int64)
-    assert len(valid) == len(owner.unit), "a claim for every valid row"
-    counts, merged, missing = _gathered(owner, blocks)
+    assert len(valid) == len(owner.unit), "an owner for every valid row"
+    counts, merged, missing = _gather_vectors(owner, blocks)
     reasons |= {int(valid[place]): why for place, why in missing.items()}
     has_vector = counts > 0
     documents = valid[has_vector]
     document = np.repeat(np.arange(len(documents)), counts[has_vector])
     ids = _document_ids(rows, valid, owner)
-    table = _table(rows, documents, document, merged, ids, has_chunks)
+    table = _part_table(rows, documents, document, merged, ids, has_chunks)
     bad = sorted(reasons)
-    return Part(table, _quarantine(rows, bad, reasons, ids, unit), len(documents))
+    return PartTables(table, _quarantine_table(rows, bad, reasons, ids, unit), len(documents))
 
 
-def _gathered(
-    owner: Owner, blocks: Iterable[tuple[int, Block]]
-) -> tuple[np.ndarray, Block, dict[int, str]]:
-    """How many vectors each row has, the vectors in order of rows, and why rows have none."""
+def _gather_vectors(
+    owner: VectorOwners, blocks: Iterable[tuple[int, VectorBlock]]
+) -> tuple[np.ndarray, VectorBlock, dict[int, str]]:
+    """Number of vectors of each row, the vectors in order of rows, and why rows have none."""
     counts = np.zeros(len(owner.unit), np.int64)
-    pieces: list[tuple[np.ndarray, Block]] = []
+    pieces: list[tuple[np.ndarray, VectorBlock]] = []
     missing: dict[int, str] = {}
     for number, block in blocks:
         mine = np.flatnonzero(owner.unit == number)
         first, end = block.spans(owner.row[mine])
         counts[mine] = end - first
-        pieces.append((mine, block.taken(ranges(first, end - first))))
+        pieces.append((mine, block.take(concat_ranges(first, end - first))))
         for place in mine[first == end].tolist():
             missing[place] = block.reasons[int(owner.row[place])]
     example, total = pieces[0][1], int(counts.sum())
     vectors = np.empty((total, example.vectors.shape[1]), example.vectors.dtype)
-    facts = {name: np.empty(total, np.int64) for name in example.facts}
+    columns = {name: np.empty(total, np.int64) for name in example.columns}
     starts = np.cumsum(counts) - counts
     for mine, piece in pieces:
-        places = ranges(starts[mine], counts[mine])
+        places = concat_ranges(starts[mine], counts[mine])
         vectors[places] = piece.vectors
-        for name, values in piece.facts.items():
-            facts[name][places] = values
-    return counts, Block(facts, vectors, {}), missing
+        for name, values in piece.columns.items():
+            columns[name][places] = values
+    return counts, VectorBlock(columns, vectors, {}), missing
 
 
-def _document_ids(rows: Rows, valid: np.ndarray, owner: Owner) -> pa.Array:
-    """Ids of all rows; those made of content number the repeats of a text."""
+def _document_ids(rows: CorpusRows, valid: np.ndarray, owner: VectorOwners) -> pa.Array:
+    """Ids of all rows; an id made from content gets the number of the repeat."""
     if rows.ids is not None:
         return rows.ids
     ids: list[str | None] = [None] * len(rows)
@@ -103,11 +112,11 @@ def _document_ids(rows: Rows, valid: np.ndarray, owner: Owner) -> pa.Array:
     return pa.array(ids, pa.string())
 
 
-def _table(
-    rows: Rows,
+def _part_table(
+    rows: CorpusRows,
     documents: np.ndarray,
     document: np.ndarray,
-    block: Block,
+    block: VectorBlock,
     ids: pa.Array,
     has_chunks: bool,
 ) -> pa.Table:
@@ -116,7 +125,7 @@ def _table(
     hashes = pa.array([content_hash(text) for text in texts], HASH)
     num_chars = pa.array([len(text) for text in texts], pa.int64())
     doc_ids = ids.take(chosen)
-    lost = block.facts["num_lost_tokens"]
+    lost = block.columns["num_lost_tokens"]
     vector = pa.FixedSizeListArray.from_arrays(
         pa.array(block.vectors.reshape(-1)), block.vectors.shape[1]
     )
@@ -127,27 +136,29 @@ def _table(
         "file": pa.repeat(pa.scalar(rows.path, pa.string()), len(document)),
         "row": pa.array(rows.row[documents[document]], pa.int64()),
         "num_chars": num_chars.take(pa.array(document)),
-        "num_tokens": pa.array(block.facts["num_tokens"], pa.int32()),
+        "num_tokens": pa.array(block.columns["num_tokens"], pa.int32()),
         "num_lost_tokens": pa.array(lost, pa.int32()),
         "truncated": pa.array(lost > 0),
     }
     if has_chunks:
-        chunk = block.facts["chunk"]
+        chunk = block.columns["chunk"]
         spelled = doc_ids.cast(pa.string())
         columns["id"] = pc.binary_join_element_wise(spelled, pa.array(chunk).cast(pa.string()), "#")
         columns |= {
             "doc_id": doc_ids,
             "chunk": pa.array(chunk, pa.int32()),
-            "start_char": pa.array(block.facts["start_char"], pa.int64()),
-            "end_char": pa.array(block.facts["end_char"], pa.int64()),
+            "start_char": pa.array(block.columns["start_char"], pa.int64()),
+            "end_char": pa.array(block.columns["end_char"], pa.int64()),
         }
-    assert not set(OWN_COLUMNS) & rows.carried.keys(), "names are checked before anything is read"
+    assert not set(RESERVED_COLUMNS) & rows.carried.keys(), (
+        "names are checked before anything is read"
+    )
     columns |= {name: column.take(chosen) for name, column in rows.carried.items()}
     return pa.table(columns)
 
 
-def _quarantine(
-    rows: Rows, bad: list[int], reasons: dict[int, str], ids: pa.Array, unit: str
+def _quarantine_table(
+    rows: CorpusRows, bad: list[int], reasons: dict[int, str], ids: pa.Array, unit: str
 ) -> pa.Table:
     return pa.table(
         {
@@ -161,9 +172,9 @@ def _quarantine(
 
 
 def parquet_bytes(table: pa.Table, metadata: dict[str, str] | None = None) -> pa.Buffer:
-    """Fixed writer settings: the same table gives the same bytes.
+    """Parquet with fixed writer settings: the same table gives the same bytes.
 
-    Vectors are noise to a compressor and stay plain; everything else is zstd.
+    metadata: of the schema. Vectors do not compress and stay plain; everything else is zstd.
     """
     if metadata:
         table = table.replace_schema_metadata(metadata)
@@ -187,43 +198,43 @@ def parquet_bytes(table: pa.Table, metadata: dict[str, str] | None = None) -> pa
 
 def put_table(
     storage: Storage, name: str, table: pa.Table, metadata: dict[str, str] | None = None
-) -> dict[str, Any]:
-    """Write a table under a name that holds its hash: nobody can write another one there."""
+) -> DataFile:
+    """Write a table under `name` plus its hash, so that no other content can get this path."""
     data = parquet_bytes(table, metadata).to_pybytes()
     sha256 = hashlib.sha256(data).hexdigest()
     path = f"{name}-{sha256[:16]}.parquet"
     storage.put(path, data)
-    return {"path": path, "rows": table.num_rows, "sha256": sha256, "bytes": len(data)}
+    return DataFile(path=path, rows=table.num_rows, sha256=sha256, bytes=len(data))
 
 
-def block_of_part(storage: Storage, name: str) -> Block:
-    """A written part as a source of vectors. A document's row is the place of its first vector."""
+def read_part_block(storage: Storage, name: str) -> VectorBlock:
+    """Vectors of a written part. The row of a document is the position of its first vector."""
     columns = ["vector", "num_tokens", "num_lost_tokens"]
-    has_chunks = "chunk" in columns_of(storage, name)
-    table = part_table(storage, name, [*columns, *CHUNK_COLUMNS[1:]] if has_chunks else columns)
+    has_chunks = "chunk" in read_column_names(storage, name)
+    table = read_part(storage, name, [*columns, *CHUNK_COLUMNS[1:]] if has_chunks else columns)
     place = np.arange(table.num_rows)
-    facts = {
+    values = {
         "row": place,
         "chunk": np.zeros_like(place),
         "start_char": np.zeros_like(place),
         "end_char": np.zeros_like(place),
     }
     if has_chunks:
-        facts |= {name: table[name].to_numpy().astype(np.int64) for name in CHUNK_COLUMNS[1:]}
-        facts["row"] = np.maximum.accumulate(np.where(facts["chunk"] == 0, place, 0))
+        values |= {name: table[name].to_numpy().astype(np.int64) for name in CHUNK_COLUMNS[1:]}
+        values["row"] = np.maximum.accumulate(np.where(values["chunk"] == 0, place, 0))
     for name in columns[1:]:
-        facts[name] = table[name].to_numpy().astype(np.int64)
-    return Block(facts, vectors_of(table["vector"]), {})
+        values[name] = table[name].to_numpy().astype(np.int64)
+    return VectorBlock(values, vector_matrix(table["vector"]), {})
 
 
-def document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-    """Of each document in a part: its place, its content hash as two uint64, its id.
+def read_document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    """Of each document in a part: its position, its content hash as two uint64, its id.
 
-    What is taken over is checked here: a part's name holds its hash.
+    The file is verified against the hash in its name, since its vectors will be reused.
     """
-    has_chunks = "chunk" in columns_of(storage, name)
+    has_chunks = "chunk" in read_column_names(storage, name)
     columns = ["content_hash", *(["chunk", "doc_id"] if has_chunks else ["id"])]
-    table = part_table(storage, name, columns, hash_in(name))
+    table = read_part(storage, name, columns, hash_in_name(name))
     place = np.arange(table.num_rows)
     if has_chunks:
         place = np.flatnonzero(table["chunk"].to_numpy() == 0)
@@ -233,6 +244,6 @@ def document_hashes(storage: Storage, name: str) -> tuple[np.ndarray, np.ndarray
     return place, hashes, ids
 
 
-def quarantined_ids(storage: Storage, name: str) -> pa.Array:
-    """Ids of the rows in a quarantine file."""
-    return part_table(storage, name, ["id"], hash_in(name))["id"].combine_chunks()
+def read_quarantined_ids(storage: Storage, name: str) -> pa.Array:
+    """Ids of the rows in a quarantine file, verified against the hash in its name."""
+    return read_part(storage, name, ["id"], hash_in_name(name))["id"].combine_chunks()

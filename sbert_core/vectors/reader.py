@@ -1,4 +1,4 @@
-"""Files of a vectors artifact -> unit vectors and the rows they belong to.
+"""Read files of a vectors artifact: rows and unit vectors.
 
 In:  part files, as the embed job writes them, or any with the same columns.
 Out: float32 vectors of length one; a vector that has no direction is refused by its id.
@@ -13,28 +13,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sbert_core.errors import Unsettled
+from sbert_core.errors import TransientError
 from sbert_core.storage import Storage, StoreError
-from sbert_core.vectors.block import vectors_of
-from sbert_core.vectors.quantize import decoded
-from sbert_core.vectors.row_ranges import Piece
+from sbert_core.vectors.block import vector_matrix
+from sbert_core.vectors.quantize import dequantize
+from sbert_core.vectors.row_ranges import RowRange
 
 VECTOR = "vector"
-DIVIDED_ROWS = 512  # at a time: quotients in float64 stay in the cache
+DIVIDED_ROWS = 512  # at a time: the float64 quotients stay in the cache
 HASH_IN_NAME = re.compile(r"-([0-9a-f]{16})\.\w+$")
 
 
-class BrokenPart(Unsettled):
-    """A file of an artifact that is not what was published; mended, it may do."""
+class BrokenPart(TransientError):
+    """A file differs from what was published; restore it and retry. place, path: of the file."""
+
+    def __init__(self, place: str, path: str, reason: str) -> None:
+        super().__init__(place, path, reason)  # the arguments are what pickle keeps
+        self.place, self.path, self.reason = place, path, reason
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.path} is {self.reason}; make the artifact again"
 
 
 @contextmanager
-def named_if_broken(storage: Storage, path: str) -> Iterator[None]:
-    """What goes wrong with a file of an artifact, in one line that names it."""
+def raise_broken_part(storage: Storage, path: str) -> Iterator[None]:
+    """Raise BrokenPart for a missing or unreadable file of an artifact."""
     try:
         yield
     except FileNotFoundError:
-        raise BrokenPart(f"{storage.uri}/{path} is missing; make the artifact again") from None
+        raise BrokenPart(storage.uri, path, "missing") from None
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, StoreError) or getattr(error, "errno", None) is not None:
             raise  # the system or the store failed; the file may be fine
@@ -42,16 +49,17 @@ def named_if_broken(storage: Storage, path: str) -> Iterator[None]:
 
 
 def _broken(storage: Storage, path: str, reason: str) -> BrokenPart:
-    return BrokenPart(f"{storage.uri}/{path} is corrupt: {reason}; make the artifact again")
+    return BrokenPart(storage.uri, path, f"corrupt: {reason}")
 
 
 @contextmanager
-def part_file(storage: Storage, path: str, sha256: str = "") -> Iterator[pq.ParquetFile]:
-    """A Parquet file of an artifact. sha256: its first digits at least, where it is to be checked.
+def open_part(storage: Storage, path: str, sha256: str = "") -> Iterator[pq.ParquetFile]:
+    """A Parquet file of an artifact; BrokenPart where it is missing or damaged.
 
-    Pages are checked by sums of their own, as they are read.
+    sha256: all or the first digits of the file's hash, to verify it; "" for no such check. Page
+    checksums are verified in any case.
     """
-    with named_if_broken(storage, path):
+    with raise_broken_part(storage, path):
         buffer = storage.buffer(path)
         _check_hash(storage, path, buffer, sha256)
         with pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True) as file:
@@ -59,8 +67,8 @@ def part_file(storage: Storage, path: str, sha256: str = "") -> Iterator[pq.Parq
 
 
 def check_part(storage: Storage, path: str, sha256: str) -> None:
-    """Refuse a file that is not the one that was published."""
-    with named_if_broken(storage, path):
+    """BrokenPart if the file's sha256 is another one."""
+    with raise_broken_part(storage, path):
         _check_hash(storage, path, storage.buffer(path), sha256)
 
 
@@ -70,28 +78,28 @@ def _check_hash(storage: Storage, path: str, data: pa.Buffer, sha256: str) -> No
         raise _broken(storage, path, f"its sha256 is {found[:12]}, not {sha256[:12]}")
 
 
-def hash_in(path: str) -> str:
-    """The first digits of a file's sha256, as its name has them; nothing if it has none."""
+def hash_in_name(path: str) -> str:
+    """The first digits of a file's sha256 from its name; "" for a name without them."""
     found = HASH_IN_NAME.search(path)
     return found[1] if found else ""
 
 
-def part_table(
+def read_part(
     storage: Storage, path: str, columns: Sequence[str] | None = None, sha256: str = ""
 ) -> pa.Table:
-    """A part, or some columns of it."""
-    with part_file(storage, path, sha256) as file:
+    """A part, or some columns of it, as one chunk. sha256: as in `open_part`."""
+    with open_part(storage, path, sha256) as file:
         names = _names(storage, path, file, columns)
         table = file.read(names)
         return (table if names is None else table.select(names)).combine_chunks()
 
 
-def part_batches(
+def stream_part(
     storage: Storage, path: str, columns: Sequence[str] | None, num_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The same, some rows at a time."""
+    """A part, or some columns of it, `num_rows` rows at a time."""
     with (
-        named_if_broken(storage, path),
+        raise_broken_part(storage, path),
         pq.ParquetFile(
             pa.PythonFile(storage.open(path), "r"), page_checksum_verification=True
         ) as file,
@@ -101,7 +109,7 @@ def part_batches(
         for batch in file.iter_batches(num_rows, columns=names):
             found += batch.num_rows
             yield batch if names is None else batch.select(names)
-        if found != file.metadata.num_rows:  # a broken page may end a file before its time
+        if found != file.metadata.num_rows:  # the only sign of some broken pages
             reason = f"it ends at row {found} of {file.metadata.num_rows}"
             raise _broken(storage, path, reason)
 
@@ -109,42 +117,45 @@ def part_batches(
 def _names(
     storage: Storage, path: str, file: pq.ParquetFile, columns: Sequence[str] | None
 ) -> list[str] | None:
-    """Columns to read and then to select: a name may also be the path to a leaf of another."""
+    """Columns to read and then to select: Arrow also reads a nested leaf of the same path."""
     for name in set(columns or ()) - set(file.schema_arrow.names):
         raise _broken(storage, path, f"it has no column {name!r}")
     return None if columns is None else list(dict.fromkeys(columns))
 
 
-def piece_table(
-    storage: Storage, piece: Piece, columns: Sequence[str] | None = None, sha256: str = ""
+def read_row_range(
+    storage: Storage, rows: RowRange, columns: Sequence[str] | None = None, sha256: str = ""
 ) -> pa.Table:
-    """The rows of a piece."""
-    table = part_table(storage, piece.path, columns, sha256)
-    if table.num_rows != piece.num_rows:
-        reason = f"it has {table.num_rows} rows, the manifest says {piece.num_rows}"
-        raise _broken(storage, piece.path, reason)
-    return table if piece.rows is None else table.take(pa.array(piece.rows))
+    """The rows of a range; BrokenPart if the file has another number of rows."""
+    table = read_part(storage, rows.path, columns, sha256)
+    if table.num_rows != rows.num_rows:
+        reason = f"it has {table.num_rows} rows, the manifest says {rows.num_rows}"
+        raise _broken(storage, rows.path, reason)
+    return table if rows.rows is None else table.take(pa.array(rows.rows))
 
 
-def columns_schema(storage: Storage, path: str) -> pa.Schema:
-    """Names and types of a part, from its footer."""
-    with named_if_broken(storage, path):
+def read_part_schema(storage: Storage, path: str) -> pa.Schema:
+    """Names and types of the columns of a part, from its footer."""
+    with raise_broken_part(storage, path):
         with pq.ParquetFile(pa.PythonFile(storage.open(path), "r")) as file:
             return file.schema_arrow.remove_metadata()
 
 
-def columns_of(storage: Storage, path: str) -> list[str]:
-    """Everything but the vector."""
-    return [name for name in columns_schema(storage, path).names if name != VECTOR]
+def read_column_names(storage: Storage, path: str) -> list[str]:
+    """Columns of a part except the vector."""
+    return [name for name in read_part_schema(storage, path).names if name != VECTOR]
 
 
-def decoded_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
-    """The vectors of a table with columns `id` and `vector`, each with a direction."""
+def decode_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
+    """Float32 vectors of a table with columns `id` and `vector`.
+
+    ValueError, with the first id, for vectors that are zero or not finite. path: for its message.
+    """
     return _with_norms(table, scale, path)[0]
 
 
-def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
-    """The same, of length one."""
+def decode_unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
+    """`decode_vectors`, scaled to length one."""
     vectors, norms = _with_norms(table, scale, path)
     unit = np.empty(vectors.shape, np.float32)
     for first in range(0, len(vectors), DIVIDED_ROWS):
@@ -154,7 +165,7 @@ def unit_vectors(table: pa.Table, scale: float | None, path: str) -> np.ndarray:
 
 
 def _with_norms(table: pa.Table, scale: float | None, path: str) -> tuple[np.ndarray, np.ndarray]:
-    vectors = decoded(vectors_of(table[VECTOR]), scale)
+    vectors = dequantize(vector_matrix(table[VECTOR]), scale)
     norms = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
     bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(bad):

@@ -1,6 +1,6 @@
-"""Rows of a vectors artifact by file and place: cut in order, or sampled.
+"""Rows of a vectors artifact by file and position: split evenly, or sampled.
 
-What is cut and sampled follows from the number of rows and the seed alone.
+The result follows from the number of rows and the seed alone.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,11 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of one file of the vectors artifact; None: all of them."""
+class RowRange:
+    """Rows of one file of a vectors artifact.
+
+    num_rows: of the whole file. rows: the chosen ones, by position; None: all.
+    """
 
     path: str
     sha256: str
@@ -20,16 +23,17 @@ class Piece:
 
     @property
     def size(self) -> int:
+        """Number of rows in the range."""
         return self.num_rows if self.rows is None else len(self.rows)
 
-    def without(self, rows: np.ndarray) -> np.ndarray:
-        """Which of the piece's rows are not among these."""
+    def mask_without(self, rows: np.ndarray) -> np.ndarray:
+        """True for each row of the range that is not among `rows` of the file."""
         own = np.arange(self.num_rows) if self.rows is None else self.rows
         return ~np.isin(own, rows)
 
-    def only(self, places: np.ndarray) -> "Piece":
-        """Rows of the piece by their places in it."""
-        return Piece(
+    def take(self, places: np.ndarray) -> "RowRange":
+        """Rows of the range by their positions in it."""
+        return RowRange(
             self.path,
             self.sha256,
             self.num_rows,
@@ -37,43 +41,45 @@ class Piece:
         )
 
 
-def cut(pieces: Sequence[Piece], number: int) -> list[list[Piece]]:
-    """All rows in order, in parts of equal size."""
-    total = sum(piece.size for piece in pieces)
+def split_evenly(row_ranges: Sequence[RowRange], number: int) -> list[list[RowRange]]:
+    """All rows in order, in `number` lists whose sizes differ by one row at most."""
+    total = sum(span.size for span in row_ranges)
     bounds = [total * n // number for n in range(number + 1)]
-    parts: list[list[Piece]] = []
+    parts: list[list[RowRange]] = []
     for low, high in zip(bounds, bounds[1:], strict=False):
         part, start = [], 0
-        for piece in pieces:
-            first, stop = max(low - start, 0), min(high - start, piece.size)
-            if (first, stop) == (0, piece.size):
-                part.append(piece)
+        for span in row_ranges:
+            first, stop = max(low - start, 0), min(high - start, span.size)
+            if (first, stop) == (0, span.size):
+                part.append(span)
             elif first < stop:
-                part.append(piece.only(np.arange(first, stop)))
-            start += piece.size
+                part.append(span.take(np.arange(first, stop)))
+            start += span.size
         parts.append(part)
     return parts
 
 
-def sampled(pieces: Sequence[Piece], number: int, seed: tuple[int, ...]) -> list[Piece]:
-    """A sample of rows without repeats, piece by piece."""
-    total = sum(piece.size for piece in pieces)
+def sample_rows(
+    row_ranges: Sequence[RowRange], number: int, seed: tuple[int, ...]
+) -> list[RowRange]:
+    """`number` random rows without repeats (all, if there are fewer), file by file."""
+    total = sum(span.size for span in row_ranges)
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(total, min(number, total), replace=False))
     found, start = [], 0
-    for piece in pieces:
-        own = chosen[(chosen >= start) & (chosen < start + piece.size)] - start
-        start += piece.size
+    for span in row_ranges:
+        own = chosen[(chosen >= start) & (chosen < start + span.size)] - start
+        start += span.size
         if len(own):
-            found.append(piece.only(own))
+            found.append(span.take(own))
     return found
 
 
-def places_of(pieces: Sequence[Piece], chosen: Sequence[Piece]) -> np.ndarray:
-    """Where chosen rows stand among all rows of some whole pieces."""
+def row_numbers(row_ranges: Sequence[RowRange], chosen: Sequence[RowRange]) -> np.ndarray:
+    """Numbers of chosen rows among all rows of some whole files."""
     starts, start = {}, 0
-    for piece in pieces:
-        starts[piece.path] = start
-        start += piece.num_rows
-    found = [starts[piece.path] + piece.rows for piece in chosen if piece.rows is not None]
+    for span in row_ranges:
+        starts[span.path] = start
+        start += span.num_rows
+    found = [starts[span.path] + span.rows for span in chosen if span.rows is not None]
     return np.concatenate([np.empty(0, np.int64), *found])

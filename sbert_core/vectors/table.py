@@ -11,8 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reader import VECTOR, columns_of, decoded_vectors, part_table, piece_table
-from sbert_core.vectors.row_ranges import Piece
+from sbert_core.vectors.reader import (
+    VECTOR,
+    decode_vectors,
+    read_column_names,
+    read_part,
+    read_row_range,
+)
+from sbert_core.vectors.row_ranges import RowRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,36 +31,42 @@ class VectorTable:
     name: str
     vectors: str
     scale: float | None
-    pieces: tuple[Piece, ...]
+    row_ranges: tuple[RowRange, ...]
 
-    def table(self, piece: Piece, columns: list[str], sha256: str = "") -> pa.Table:
-        return piece_table(storage_at(self.vectors), piece, columns, sha256)
+    def table(self, rows: RowRange, columns: list[str], sha256: str = "") -> pa.Table:
+        """Columns of some rows of one file. sha256: of the file, to verify it."""
+        return read_row_range(storage_at(self.vectors), rows, columns, sha256)
 
-    def decoded(self, piece: Piece, sha256: str = "") -> np.ndarray:
-        """sha256: of the whole file; asked for where a job first reads it."""
-        table = self.table(piece, ["id", VECTOR], sha256)
-        return decoded_vectors(table, self.scale, f"{self.vectors}/{piece.path}")
+    def decode(self, rows: RowRange, sha256: str = "") -> np.ndarray:
+        """Float32 vectors of some rows of one file. sha256: of the file, to verify it.
+
+        A job verifies a file where it first reads it.
+        """
+        table = self.table(rows, ["id", VECTOR], sha256)
+        return decode_vectors(table, self.scale, f"{self.vectors}/{rows.path}")
 
     @property
     def num_rows(self) -> int:
-        return sum(piece.num_rows for piece in self.pieces)
+        """Rows of all files."""
+        return sum(part.num_rows for part in self.row_ranges)
 
     def columns(self, rows: np.ndarray, names: list[str]) -> pa.Table:
-        """Columns of rows by number, one file at a time."""
+        """Columns of rows by number, in the order of `rows`; one file in memory at a time."""
         wanted, back = np.unique(rows, return_inverse=True)
         found, start = [], 0
-        for piece in self.pieces:
-            own = wanted[(wanted >= start) & (wanted < start + piece.num_rows)] - start
+        for part in self.row_ranges:
+            own = wanted[(wanted >= start) & (wanted < start + part.num_rows)] - start
             if len(own):
-                table = part_table(storage_at(self.vectors), piece.path, names)
+                table = read_part(storage_at(self.vectors), part.path, names)
                 found.append(table.take(pa.array(own)))
-            start += piece.num_rows
+            start += part.num_rows
         return pa.concat_tables(found).combine_chunks().take(pa.array(back))
 
-    def known(self, names: Iterable[str]) -> list[str]:
-        """Those of some columns that the artifact has."""
-        have = columns_of(storage_at(self.vectors), self.pieces[0].path)
+    def existing_columns(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that are columns of the artifact."""
+        have = read_column_names(storage_at(self.vectors), self.row_ranges[0].path)
         return [name for name in names if name in have]
 
     def ids(self, rows: np.ndarray) -> pa.Array:
+        """Ids of rows by number."""
         return self.columns(rows, ["id"])["id"].combine_chunks()

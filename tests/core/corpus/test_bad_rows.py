@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from support.text_files import SMALL_BLOCK, read, written
 
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.formats import write_parquet_copy
-from sbert_core.corpus.parquet import CorruptFile
-from sbert_core.corpus.reader import IdKind, Reading
+from sbert_core.corpus.reader import CorpusReader, IdKind
 from sbert_core.storage import LocalStorage
 from sbert_core.text import invalid_reason
 
@@ -26,7 +26,7 @@ def rows_read(folder, name, data=None, **changes):
         place = LocalStorage(folder), CorpusFile(name, 0, "")
         write_parquet_copy(*place, ["id", "text", "note"], ["id", "text"], folder / "copy.parquet")
         fields |= dict(staging=str(folder), staged={name: "copy.parquet"})
-    return Reading(**(fields | changes)).read(name, 0, 4)
+    return CorpusReader(**(fields | changes)).read(name, 0, 4)
 
 
 CELLS = [

@@ -5,10 +5,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.embed.spec import EmbedSpec
-from sbert_core.clusters.keep_rules import named_columns, parse_rules, with_names
-from sbert_core.corpus.columns import CHUNK_COLUMNS, OWN_COLUMNS, carried_columns, free_names
+from sbert_core.clusters.keep_rules import named_columns, parse_rules, rename_columns
+from sbert_core.corpus.columns import CHUNK_COLUMNS, RESERVED_COLUMNS, parse_carry, unreserved_names
+from sbert_core.corpus.errors import InvalidCarry
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reader import part_batches, part_table
+from sbert_core.vectors.reader import read_part, stream_part
 
 
 def spec(**options) -> EmbedSpec:
@@ -17,35 +18,38 @@ def spec(**options) -> EmbedSpec:
 
 def test_carried_columns_keep_their_names_or_take_others():
     words = ("lang", "row=source_row", "a=b=c", "lang=tongue")
-    assert carried_columns(words) == {
+    assert parse_carry(words) == {
         "lang": "lang",
         "source_row": "row",
         "c": "a=b",
         "tongue": "lang",
     }
-    assert carried_columns(()) == {}
+    assert parse_carry(()) == {}
 
 
-@pytest.mark.parametrize("name", OWN_COLUMNS)
+@pytest.mark.parametrize("name", RESERVED_COLUMNS)
 @pytest.mark.parametrize("long", ["truncate", "chunks"])
 def test_carry_of_a_name_that_vectors_have_is_refused_with_a_remedy_that_works(name, long):
     for word in (name, f"mine={name}"):
-        with pytest.raises(ValueError, match="of their own; publish yours under") as caught:
+        with pytest.raises(InvalidCarry) as caught:
             spec(carry=(word,), long=long)
+        assert (caught.value.word, caught.value.name) == (word, name)
         remedy = str(caught.value).rpartition("as ")[2]
         assert spec(carry=(remedy,), long=long).carried == {f"source_{name}": remedy.split("=")[0]}
 
 
 @pytest.mark.parametrize("words", [("a", "a"), ("a", "b=a"), ("b=a", "c=a")])
 def test_carry_under_one_name_twice_is_refused(words):
-    with pytest.raises(ValueError, match="'a' is carried already"):
+    with pytest.raises(InvalidCarry) as caught:
         spec(carry=words)
+    assert (caught.value.word, caught.value.name) == (words[1], "a")
 
 
 @pytest.mark.parametrize("word", ["a=", "=a", "="])
 def test_carry_without_a_name_is_refused(word):
-    with pytest.raises(ValueError, match="lacks a name"):
+    with pytest.raises(InvalidCarry) as caught:
         spec(carry=(word,))
+    assert caught.value.word == word
 
 
 @pytest.mark.parametrize("text", ["a{b", "{}", "plain", "}{", ""])
@@ -60,33 +64,33 @@ def test_text_column_with_braces_is_refused(name):
         spec(text_column=name)
 
 
-def test_free_names_are_no_name_of_vectors_and_all_different():
+def test_unreserved_names_are_no_name_of_vectors_and_all_different():
     for columns in (
-        OWN_COLUMNS,
+        RESERVED_COLUMNS,
         ("row", "source_row", "source_source_row"),
         ("source_id", "id"),
         ("a=b", "a_b", "lang"),
     ):
-        names = free_names(columns)
+        names = unreserved_names(columns)
         assert list(names) == list(columns)
         words = [c if c == name else f"{c}={name}" for c, name in names.items()]
-        assert carried_columns(words) == {name: column for column, name in names.items()}
-    assert free_names(("lang", "date")) == {"lang": "lang", "date": "date"}
+        assert parse_carry(words) == {name: column for column, name in names.items()}
+    assert unreserved_names(("lang", "date")) == {"lang": "lang", "date": "date"}
 
 
 def test_rules_follow_their_columns_to_other_names():
     text = "source=wiki>web, longest,newest:row,lowest:num_chars"
     assert named_columns(text) == ["source", "row", "num_chars"]
     names = {"row": "source_row", "num_chars": "source_num_chars"}
-    moved = with_names(text, names)
+    moved = rename_columns(text, names)
     assert parse_rules(moved) == parse_rules(
         "source=wiki>web,longest,newest:source_row,lowest:source_num_chars"
     )
-    assert named_columns("") == [] and with_names("", {}) == ""
+    assert named_columns("") == [] and rename_columns("", {}) == ""
 
 
 def test_chunk_columns_are_own_columns():
-    assert set(CHUNK_COLUMNS) < set(OWN_COLUMNS)
+    assert set(CHUNK_COLUMNS) < set(RESERVED_COLUMNS)
 
 
 def test_part_with_a_column_named_like_a_leaf_of_another_is_read_by_name(tmp_path):
@@ -96,7 +100,7 @@ def test_part_with_a_column_named_like_a_leaf_of_another_is_read_by_name(tmp_pat
     storage = storage_at(tmp_path)
     for columns in ([name], ["vector"], [name, "id", name]):
         want = list(dict.fromkeys(columns))
-        assert part_table(storage, "a.parquet", columns).column_names == want
-        [batch] = part_batches(storage, "a.parquet", columns, 10)
+        assert read_part(storage, "a.parquet", columns).column_names == want
+        [batch] = stream_part(storage, "a.parquet", columns, 10)
         assert batch.schema.names == want
-    assert part_table(storage, "a.parquet").column_names == ["id", "vector", name]
+    assert read_part(storage, "a.parquet").column_names == ["id", "vector", name]

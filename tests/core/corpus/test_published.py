@@ -2,13 +2,16 @@
 
 import json
 import shutil
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sbert_core.corpus.errors import MissingFile, MixedGenerations, NotACorpus
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.text_lookup import CorpusTexts
+from sbert_core.corpus.source import CorpusSource, SourceFile
+from sbert_core.corpus.text_lookup import TextLookup
 
 NEW, OLD = "0123456789abcdef", "fedcba9876543210"
 NAMES = ("a.parquet", "lang=de/b.parquet", "lang=de/data/c.parquet")
@@ -69,10 +72,11 @@ def test_words_that_reach_two_generations_are_refused(clean):
         f"{clean}/data/*/*.parquet",
     ]
     assert {str(word): texts_of(word) for word in words} == {
-        str(word): "ValueError" for word in words
+        str(word): "MixedGenerations" for word in words
     }
-    with pytest.raises(ValueError, match="holds the artifact .*clean, and with it rows of two"):
+    with pytest.raises(MixedGenerations) as caught:
         find_corpus(str(clean.parent))
+    assert caught.value.artifact == str(clean)
 
 
 def test_one_generation_by_name_is_a_plain_folder(clean):
@@ -84,8 +88,9 @@ def test_one_generation_by_name_is_a_plain_folder(clean):
 
 def test_artifact_of_another_kind_is_refused_with_the_remedy(clean):
     publish(clean, NEW, kind="vectors")
-    with pytest.raises(ValueError, match=r"holds vectors; give the texts .* sbert path"):
+    with pytest.raises(NotACorpus) as caught:
         find_corpus(str(clean))
+    assert (caught.value.root, caught.value.kind) == (str(clean), "vectors")
     write(clean / "mine.parquet", ["x"])
     assert texts_of(clean / "mine.parquet") == {"mine.parquet": ["x"]}
 
@@ -93,7 +98,7 @@ def test_artifact_of_another_kind_is_refused_with_the_remedy(clean):
 @pytest.mark.parametrize("manifest", ["{", "[]", '{"kind": "corpus"}', '{"files": 3}'])
 def test_broken_manifest_is_not_taken_for_a_plain_folder(clean, manifest):
     (clean / "_manifest.json").write_text(manifest)
-    assert texts_of(clean) == "ValueError"
+    assert texts_of(clean) == "MixedGenerations"
 
 
 def test_manifest_of_another_tool_changes_nothing(tmp_path):
@@ -105,21 +110,22 @@ def test_manifest_of_another_tool_changes_nothing(tmp_path):
 def test_generation_that_leads_elsewhere_is_not_followed(clean):
     write(clean.parent / "secret" / "a.parquet", ["secret"])
     publish(clean, "../../secret")
-    assert texts_of(clean) == "ValueError"
-    corpus = {"corpus": str(clean), "text": "{text}", "files": []}
-    assert CorpusTexts(corpus).at([("a.parquet", 0)]) == [None]
+    assert texts_of(clean) == "MixedGenerations"
+    corpus = CorpusSource(corpus=str(clean), text="{text}", files=())
+    assert TextLookup(corpus).get([("a.parquet", 0)]) == [None]
 
 
 def test_listed_file_that_is_missing_is_named(clean):
     (clean / "data" / NEW / NAMES[1]).unlink()
-    with pytest.raises(ValueError, match=r"lacks lang=de/b.parquet"):
+    with pytest.raises(MissingFile) as caught:
         find_corpus(str(clean))
+    assert caught.value.path == "lang=de/b.parquet"
 
 
 def test_texts_of_unchanged_files_are_found_in_later_generations(clean):
     corpus = find_corpus(str(clean))
-    files = [{"path": f.path, "size": f.size, "version": f.version} for f in corpus.files]
-    texts = CorpusTexts({"corpus": corpus.root, "text": "{text}", "files": files})
+    files = tuple(SourceFile(**asdict(file)) for file in corpus.files)
+    texts = TextLookup(CorpusSource(corpus=corpus.root, text="{text}", files=files))
     later = clean / "data" / "aaaaaaaaaaaaaaaa"
     (later / "lang=de" / "data").mkdir(parents=True)
     (later / NAMES[0]).hardlink_to(clean / "data" / NEW / NAMES[0])
@@ -127,6 +133,6 @@ def test_texts_of_unchanged_files_are_found_in_later_generations(clean):
     (later / NAMES[2]).hardlink_to(clean / "data" / NEW / NAMES[2])
     publish(clean, later.name)
     shutil.rmtree(clean / "data" / NEW)
-    found = texts.at([(name, 0) for name in NAMES])
+    found = texts.get([(name, 0) for name in NAMES])
     assert found == [f"{NEW} {NAMES[0]}", None, f"{NEW} {NAMES[2]}"]
     assert len(texts.notes) == 1

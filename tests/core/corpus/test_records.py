@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from support.text_files import read, written
 
 from sbert_core.corpus import records
-from sbert_core.corpus.drop_rows import write_without
+from sbert_core.corpus.drop_rows import write_without_rows
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.formats import whole_table
-from sbert_core.corpus.parquet import CorruptFile
+from sbert_core.corpus.formats import read_table
 from sbert_core.corpus.records import RecordScanner, count_rows
 from sbert_core.storage import LocalStorage
 
@@ -87,7 +87,7 @@ def test_rows_left_out_of_any_file_that_is_read_leave_the_others(folder, file, d
     name, start, body = file
     storage, source = written(folder, name, start + body)
     try:
-        before = whole_table(storage, source)
+        before = read_table(storage, source)
     except CorruptFile:
         assume(False)
     num_rows = count_rows(storage, source)
@@ -95,8 +95,8 @@ def test_rows_left_out_of_any_file_that_is_read_leave_the_others(folder, file, d
     rows = list(range(num_rows))
     gone = data.draw(st.lists(st.sampled_from(rows), unique=True)) if data and rows else rows[:1]
     path = folder / f"out-{name}"
-    write_without(storage, source, np.array(gone, np.int64), num_rows, path)
-    after = whole_table(storage, CorpusFile(path.name, 0, ""))
+    write_without_rows(storage, source, np.array(gone, np.int64), num_rows, path)
+    after = read_table(storage, CorpusFile(path.name, 0, ""))
     left = [row for row in rows if row not in gone]
     assert count_rows(storage, CorpusFile(path.name, 0, "")) == len(left)
     want = before.take(pa.array(left, pa.int64())).to_pylist()

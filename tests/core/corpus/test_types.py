@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.text_files import SMALL_BLOCK, lines_of, read
 
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.formats import read_table
 from sbert_core.storage import LocalStorage
 
 tried = settings(max_examples=60, deadline=None)
@@ -138,7 +138,7 @@ def test_table_written_as_csv_json_lines_and_parquet_reads_back_equal(folder, ro
     csv.writer(sink).writerows([names, *rows])
     table = pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * 3, names)
     pq.write_table(table, folder / "x.parquet")
-    parquet = whole_table(LocalStorage(folder), CorpusFile("x.parquet", 0, ""))
+    parquet = read_table(LocalStorage(folder), CorpusFile("x.parquet", 0, ""))
     data = lines_of([dict(zip(names, row, strict=True)) for row in rows])
     for block in (None, 512):
         found = read(folder, "x.csv", sink.getvalue().encode(), names, ["id", "text"], block)
