@@ -1,16 +1,15 @@
-"""A GPU of the cluster, measured with the demo model on this machine's docstrings."""
+"""A GPU of the cluster, measured with the demo model on docstrings of this machine."""
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError
 
-from pipelines.artifacts.models import demo_model
-from pipelines.runtime.tasks import own_error
-from sbert_core.corpus.docstrings import docstrings, library_folders
-from workers.doctor.gpu import gpu_report
+from pipelines.artifacts.models import demo_model_folder
+from pipelines.runtime.tasks import unwrap_errors
+from sbert_core.corpus.docstrings import collect_docstrings, library_folders
+from workers.doctor.gpu import GpuReport, measure_gpu
 
 log = logging.getLogger(__name__)
 
@@ -18,16 +17,18 @@ NUM_TEXTS = 4000
 GPU_SECONDS = 300.0
 
 
-def measured_gpu() -> dict[str, Any]:
+def measure_cluster_gpu() -> GpuReport:
+    """Measure one GPU as a Ray task; ValueError if the cluster has none or it takes too long."""
     if not ray.cluster_resources().get("GPU"):
         raise ValueError("no GPU to measure: Ray offers none; run it where nvidia-smi lists one")
-    texts = [own.text for own in docstrings(library_folders(), NUM_TEXTS)]
+    texts = [own.text for own in collect_docstrings(library_folders(), NUM_TEXTS)]
     log.info("measuring a GPU with %d texts, at most %.0f s", len(texts), GPU_SECONDS)
-    task: Any = ray.remote(num_gpus=1, num_cpus=0, max_retries=0)(gpu_report)
-    reference = task.remote(files_of(demo_model()), texts)
+    task = ray.remote(num_gpus=1, num_cpus=0, max_retries=0)(measure_gpu)
+    reference = task.remote(read_model_files(demo_model_folder()), texts)
     try:
-        with own_error():
-            return ray.get(reference, timeout=GPU_SECONDS)
+        with unwrap_errors():
+            report: GpuReport = ray.get(reference, timeout=GPU_SECONDS)
+            return report
     except GetTimeoutError:
         ray.cancel(reference, force=True)
         raise ValueError(
@@ -35,8 +36,8 @@ def measured_gpu() -> dict[str, Any]:
         ) from None
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The model itself travels: nodes need not have it, or not in the same place."""
+def read_model_files(folder: Path) -> dict[str, bytes]:
+    """The files of a model by relative name, to send along: nodes need not have the model."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")

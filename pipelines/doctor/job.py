@@ -1,4 +1,4 @@
-"""A cluster, or this machine -> what is well, what is not, and what to do about it.
+"""A cluster, or this machine -> checks with verdicts, and remedies for those that fail.
 
 In:  an address, or none for an embedded Ray; places that all nodes should share.
 Out: DoctorReport; for a GPU also measurements in a file to send in. Nothing is left behind.
@@ -9,23 +9,27 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pipelines.doctor.collect import examined
+from pipelines.doctor.collect import collect_findings
 from pipelines.doctor.spec import DoctorSpec
-from pipelines.doctor.verdicts import Check, Verdict, judged
+from pipelines.doctor.verdicts import Check, Verdict, check_findings
 from pipelines.runtime.session import ray_session
+from sbert_core.json_record import encode
+
+if TYPE_CHECKING:
+    from workers.doctor.gpu import GpuReport  # loads torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport:
-    """gpu: what was measured on one; gpu_file: the same on disk, to send in."""
+    """All checks. gpu: what was measured on one. gpu_file: the same on disk, to send in."""
 
     checks: tuple[Check, ...]
-    gpu: dict[str, Any] | None = None
+    gpu: "GpuReport | None" = None
     gpu_file: str | None = None
 
     @property
@@ -38,24 +42,31 @@ class DoctorReport:
 
 
 def run(spec: DoctorSpec) -> DoctorReport:
-    with _joined(spec.address):
-        # Loads torch, which nothing else here needs.
-        gpu = import_module("pipelines.doctor.gpu").measured_gpu() if spec.gpu else None
-        checks = tuple(judged(examined(spec.storage)))
-    path = None if gpu is None else str(written(Path.cwd(), gpu, checks))
+    """Check the cluster at --address, or an embedded Ray; with --gpu measure a GPU of it."""
+    with _connect(spec.address):
+        gpu = _measure_gpu() if spec.gpu else None
+        checks = tuple(check_findings(collect_findings(spec.storage)))
+    path = None if gpu is None else str(write_gpu_file(Path.cwd(), gpu, checks))
     return DoctorReport(checks=checks, gpu=gpu, gpu_file=path)
 
 
-def written(folder: Path, gpu: dict[str, Any], checks: Sequence[Check]) -> Path:
-    """A new file with what was measured, and on what."""
+def _measure_gpu() -> "GpuReport":
+    # Loads torch, which nothing else here needs.
+    report: GpuReport = import_module("pipelines.doctor.gpu").measure_cluster_gpu()
+    return report
+
+
+def write_gpu_file(folder: Path, gpu: "GpuReport", checks: Sequence[Check]) -> Path:
+    """Write measurements and checks to a new file in `folder`; its path."""
     path = folder / f"sbert-gpu-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    facts = {"gpu": gpu, "checks": [asdict(check) for check in checks]}
+    facts = {"gpu": encode(gpu), "checks": [encode(check) for check in checks]}
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     return path
 
 
 @contextlib.contextmanager
-def _joined(address: str | None) -> Iterator[None]:
+def _connect(address: str | None) -> Iterator[None]:
+    """A Ray session; ValueError if the cluster runs other versions of Python or Ray."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sbert-"))
         try:

@@ -1,29 +1,32 @@
-"""One question to every node, one answer or the reason why there is none.
+"""One function called on every node; its result, or the reason why there is none.
 
-In:  a function any node can run.
-Out: an Answer by node, within a deadline: a node that is silent costs time, not the whole.
+In:  a function that any node can run.
+Out: a NodeAnswer by node, within a deadline: a node that does not answer delays the check, and does
+     not end it.
 """
 
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipelines.runtime.tasks import own_error
-from workers.doctor.node import Clock, clock
+from pipelines.runtime.tasks import unwrap_errors
+from workers.doctor.node import ClockSkew, read_clock
 
 CLOCK_TRIES = 3
 CLOCK_SECONDS = 10.0
-SAID_CHARS = 200
+ERROR_CHARS = 200
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of the cluster as Ray announces it. folder: of Ray's session there."""
+class ClusterNode:
+    """A node of the cluster as Ray lists it. folder: of Ray's session there."""
 
     id: str
     name: str
@@ -33,18 +36,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a node said, or why it said nothing."""
+class NodeAnswer(Generic[Value]):
+    """What a call returned, or why it did not. silence: None if there is a value."""
 
-    value: Any = None
+    value: Value | None = None
     silence: str | None = None
 
 
-def living_nodes() -> list[Node]:
+def list_nodes() -> list[ClusterNode]:
+    """All nodes that are alive; nodes of one host get a part of their id in their name."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     hosts = [node["NodeManagerHostname"] for node in alive]
     return [
-        Node(
+        ClusterNode(
             id=node["NodeID"],
             name=host if hosts.count(host) == 1 else f"{host}-{node['NodeID'][:6]}",
             folder=node["ObjectStoreSocketName"].rpartition("/sockets/")[0] or "/tmp",
@@ -55,55 +59,59 @@ def living_nodes() -> list[Node]:
     ]
 
 
-def answers(
-    function: Callable, calls: Iterable[tuple[Node, tuple]], seconds: float
-) -> dict[str, Answer]:
-    """The answer of each node by its id; calls: a node and what it is asked."""
-    task: Any = ray.remote(num_cpus=0, max_retries=0)(function)
-    asked = {
+def call_on_nodes(
+    function: Callable[..., Value],
+    calls: Iterable[tuple[ClusterNode, tuple[object, ...]]],
+    seconds: float,
+) -> dict[str, NodeAnswer[Value]]:
+    """Call a function on each node. calls: a node and the arguments. The answers by node id."""
+    task = ray.remote(num_cpus=0, max_retries=0)(function)
+    running = {
         node.id: task.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
         ).remote(*arguments)
         for node, arguments in calls
     }
-    if not asked:
+    if not running:
         return {}
-    done, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
+    done, late = ray.wait(list(running.values()), num_returns=len(running), timeout=seconds)
     for reference in late:
         ray.cancel(reference, force=True)
+    too_late: NodeAnswer[Value] = NodeAnswer(silence=f"no answer within {seconds:.0f} s")
     return {
-        name: _answer(reference)
-        if reference in done
-        else Answer(silence=f"no answer within {seconds:.0f} s")
-        for name, reference in asked.items()
+        node_id: call_here(_fetch, (reference,)) if reference in done else too_late
+        for node_id, reference in running.items()
     }
 
 
-def _answer(reference: Any) -> Answer:  # noqa: ANN401
+def _fetch(reference: "ray.ObjectRef[Value]") -> Value:
+    with unwrap_errors():
+        return ray.get(reference)
+
+
+def call_here(function: Callable[..., Value], arguments: tuple[object, ...]) -> NodeAnswer[Value]:
+    """Call a function in this process, with errors as answers."""
     try:
-        with own_error():
-            return Answer(value=ray.get(reference))
-    except RayError as error:
-        return Answer(silence=said(error))
-    except Exception as error:  # noqa: BLE001 - whatever a node runs into is its answer
-        return Answer(silence=said(error))
+        return NodeAnswer(value=function(*arguments))
+    except (RayError, Exception) as error:  # noqa: BLE001 - any error is the answer of the machine
+        return NodeAnswer(silence=short_error(error))
 
 
-def said(error: Exception) -> str:
-    """An error in few words."""
+def short_error(error: Exception) -> str:
+    """Class and first line of an error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:SAID_CHARS]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:ERROR_CHARS]
 
 
-def clock_of(node: Node) -> Clock | None:
-    """By the fastest of a few round trips; None if the node is silent."""
-    found = []
+def measure_skew(node: ClusterNode) -> ClockSkew | None:
+    """The clock of a node, by the fastest of a few round trips; None if it does not answer."""
+    tries = []
     for _ in range(CLOCK_TRIES):
-        asked = time.time()
-        answer = answers(clock, [(node, ())], CLOCK_SECONDS)[node.id]
-        answered = time.time()
-        if answer.silence is not None:
+        sent = time.time()
+        answer = call_on_nodes(read_clock, [(node, ())], CLOCK_SECONDS)[node.id]
+        received = time.time()
+        if answer.value is None:
             return None
-        middle = (asked + answered) / 2
-        found.append(Clock(answer.value - middle, (answered - asked) / 2))
-    return min(found, key=lambda own: own.error)
+        middle = (sent + received) / 2
+        tries.append(ClockSkew(answer.value - middle, (received - sent) / 2))
+    return min(tries, key=lambda skew: skew.error)

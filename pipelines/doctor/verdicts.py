@@ -1,16 +1,16 @@
 """What was found on a cluster -> checks with a verdict and, where it is bad, a remedy.
 
-In:  Findings, as the driver and the nodes told them.
-Out: Check rows. Pure: nothing here asks anybody.
+In:  Findings.
+Out: Check rows. Pure functions: no Ray, no network, no files.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from workers.doctor.node import Clock, NodeFacts, Room
+from pipelines.doctor.findings import DRIVER, Findings, NodeFindings, StorageFindings
+from workers.doctor.node import ByteUsage, ClockSkew, NodeFacts
 
-DRIVER = "driver"
 NODES_SHOWN = 4
 GIB = 2**30
 # Ray puts nothing more on a disk, and kills work on a node, at 95 % in use.
@@ -22,6 +22,8 @@ LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
 class Verdict(StrEnum):
+    """How bad a finding is."""
+
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -29,7 +31,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One row of the table."""
+    """One row of the table. remedy: empty if all is well."""
 
     check: str
     found: str
@@ -37,71 +39,53 @@ class Check:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFindings:
-    """silence: why there are no facts."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found on one machine, and how bad it is."""
 
-    name: str
-    num_gpus: float = 0.0
-    object_store_bytes: int = 0
-    facts: NodeFacts | None = None
-    silence: str | None = None
-    clock: Clock | None = None
+    found: str
+    verdict: Verdict = Verdict.OK
+    remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageFindings:
-    """errors: of those who could not write or read, by name. unseen: whose marks a name misses."""
-
-    place: str
-    names: tuple[str, ...]
-    errors: dict[str, str]
-    unseen: dict[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """dashboard: host:port, empty if there is none."""
-
-    driver: NodeFacts
-    nodes: tuple[NodeFindings, ...]
-    storages: tuple[StorageFindings, ...] = ()
-    dashboard: str = ""
-
-
-def judged(found: Findings) -> list[Check]:
-    """All checks, in the order in which they matter."""
-    known = [(node, node.facts) for node in found.nodes if node.facts is not None]
-    facts = [(node.name, own) for node, own in known]
-    machines = [(DRIVER, found.driver), *facts]
-    checks = [*_grouped("nodes", ((n.name, *_presence(n)) for n in found.nodes))]
-    checks += _pythons(machines)
-    for package in found.driver.versions:
-        checks += _versions(package, machines)
-    checks += _grouped("GPUs", ((node.name, *_gpus(node, own)) for node, own in known))
-    checks += _grouped("clock", ((node.name, *_skew(node.clock)) for node, _ in known))
-    checks += _grouped("temporary folder", ((name, *_disk(own.disk)) for name, own in facts))
-    checks += _grouped("shared memory", ((node.name, *_shared(node, own)) for node, own in known))
-    checks += _grouped("memory", ((name, *_memory(own.memory)) for name, own in facts))
-    checks += _grouped("token", ((name, *_token(own)) for name, own in facts))
-    checks += _grouped("token file", ((name, *_token_file(own)) for name, own in machines))
-    checks.append(_dashboard(found.dashboard, all(own.has_token for _, own in facts)))
-    for storage in found.storages:
-        checks += _storage(storage)
+def check_findings(findings: Findings) -> list[Check]:
+    """All checks of a cluster, the most important first."""
+    nodes = [(node, node.facts) for node in findings.nodes if node.facts is not None]
+    facts = [(node.name, own) for node, own in nodes]
+    machines = [(DRIVER, findings.driver), *facts]
+    checks = _group("nodes", ((node.name, _judge_presence(node)) for node in findings.nodes))
+    checks += _check_python(machines)
+    for package in findings.driver.versions:
+        checks += _check_version(package, machines)
+    checks += _group("GPUs", ((node.name, _judge_gpus(node, own)) for node, own in nodes))
+    checks += _group("clock", ((node.name, _judge_clock(node.clock)) for node, _ in nodes))
+    checks += _group("temporary folder", ((name, _judge_disk(own.disk)) for name, own in facts))
+    checks += _group(
+        "shared memory", ((node.name, _judge_shared_memory(node, own)) for node, own in nodes)
+    )
+    checks += _group("memory", ((name, _judge_memory(own.memory)) for name, own in facts))
+    checks += _group("token", ((name, _judge_token(own)) for name, own in facts))
+    checks += _group("token file", ((name, _judge_token_file(own)) for name, own in machines))
+    has_token = all(own.has_token for _, own in facts)
+    checks.append(_check_dashboard(findings.dashboard, has_token))
+    for storage in findings.storages:
+        checks += _check_storage(storage)
     return checks
 
 
-Judgement = tuple[str, Verdict, str]
-
-
-def _grouped(check: str, told: Iterable[tuple[str, str, Verdict, str]]) -> list[Check]:
+def _group(check: str, judgements: Iterable[tuple[str, Judgement]]) -> list[Check]:
     """One row for all machines that are well, one for each kind of trouble."""
     rows: dict[tuple[Verdict, str], dict[str, list[str]]] = {}
-    for name, found, verdict, remedy in told:
-        rows.setdefault((verdict, remedy), {}).setdefault(found, []).append(name)
+    for name, own in judgements:
+        rows.setdefault((own.verdict, own.remedy), {}).setdefault(own.found, []).append(name)
     return [
-        Check(check, "; ".join(f"{found} ({_names(names)})" for found, names in by.items()), *key)
-        for key, by in rows.items()
+        Check(
+            check,
+            "; ".join(f"{found} ({_names(names)})" for found, names in by_found.items()),
+            verdict,
+            remedy,
+        )
+        for (verdict, remedy), by_found in rows.items()
     ]
 
 
@@ -110,90 +94,94 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _presence(node: NodeFindings) -> Judgement:
+def _judge_presence(node: NodeFindings) -> Judgement:
     if node.facts is not None:
-        return "answers", Verdict.OK, ""
-    return (
+        return Judgement("answers")
+    return Judgement(
         node.silence or "no answer",
         Verdict.FAIL,
         "install the same sbert-mill there; see that the node is well, or remove it",
     )
 
 
-def _pythons(machines: Sequence[tuple[str, NodeFacts]]) -> list[Check]:
+def _check_python(machines: Sequence[tuple[str, NodeFacts]]) -> list[Check]:
     minors = {own.python.rpartition(".")[0] for _, own in machines}
     verdict = Verdict.OK if len(minors) == 1 else Verdict.FAIL
     remedy = "" if len(minors) == 1 else "use one Python minor version everywhere"
-    return _grouped("Python", ((name, own.python, verdict, remedy) for name, own in machines))
+    judgements = ((name, Judgement(own.python, verdict, remedy)) for name, own in machines)
+    return _group("Python", judgements)
 
 
-def _versions(package: str, machines: Sequence[tuple[str, NodeFacts]]) -> list[Check]:
-    wanted = machines[0][1].versions[package]
-    is_equal = all(own.versions[package] == wanted for _, own in machines)
+def _check_version(package: str, machines: Sequence[tuple[str, NodeFacts]]) -> list[Check]:
+    """Compare a package with the driver's version of it."""
+    versions = [(name, own.versions[package]) for name, own in machines]
+    wanted = versions[0][1]
     verdict, remedy = Verdict.OK, ""
-    if not is_equal:
-        is_hard = package in MUST_BE_EQUAL or any(
-            own.versions[package] is None for _, own in machines
-        )
+    if any(found != wanted for _, found in versions):
+        is_hard = package in MUST_BE_EQUAL or any(found is None for _, found in versions)
         verdict = Verdict.FAIL if is_hard else Verdict.WARN
         remedy = f"install {package}=={wanted} everywhere, as constraints.txt has it"
         if not is_hard:
             remedy += "; until then bits of vectors depend on the node"
-    told = ((name, own.versions[package] or "missing", verdict, remedy) for name, own in machines)
-    return _grouped(package, told)
+    return _group(
+        package,
+        ((name, Judgement(found or "missing", verdict, remedy)) for name, found in versions),
+    )
 
 
-def _gpus(node: NodeFindings, facts: NodeFacts) -> Judgement:
+def _judge_gpus(node: NodeFindings, facts: NodeFacts) -> Judgement:
     kinds = sorted({(gpu, facts.gpus.count(gpu)) for gpu in facts.gpus})
     listed = ", ".join(f"{count} x {gpu}" for gpu, count in kinds)
     if not facts.gpus and not node.num_gpus:
-        return "none", Verdict.OK, ""
+        return Judgement("none")
     found = f"{listed or 'none'}; Ray offers {node.num_gpus:g}"
     if node.num_gpus > len(facts.gpus):
-        return found, Verdict.FAIL, "give Ray's --num-gpus what the GPU driver lists, or mend it"
+        remedy = "give Ray's --num-gpus what the GPU driver lists, or mend it"
+        return Judgement(found, Verdict.FAIL, remedy)
     if "+cpu" in (facts.versions.get("torch") or ""):
-        return found, Verdict.FAIL, "install a torch with CUDA there; this one is for CPUs"
+        remedy = "install a torch with CUDA there; this one is for CPUs"
+        return Judgement(found, Verdict.FAIL, remedy)
     if node.num_gpus < len(facts.gpus):
-        return found, Verdict.WARN, "start Ray there with all GPUs, if they are meant for it"
-    return found, Verdict.OK, ""
+        remedy = "start Ray there with all GPUs, if they are meant for it"
+        return Judgement(found, Verdict.WARN, remedy)
+    return Judgement(found)
 
 
-def _skew(clock: Clock | None) -> Judgement:
+def _judge_clock(clock: ClockSkew | None) -> Judgement:
     if clock is None:
-        return "unknown", Verdict.WARN, "the node stopped answering; try again"
+        return Judgement("unknown", Verdict.WARN, "the node stopped answering; try again")
     found = f"{clock.ahead:+.3f} s, give or take {clock.error:.3f}"
     least = abs(clock.ahead) - clock.error  # what the round trip cannot explain
     remedy = "run an NTP client on the node and on the driver's machine"
     if least > SKEW_FAIL_SECONDS:
-        return found, Verdict.FAIL, remedy
-    return found, *((Verdict.WARN, remedy) if least > SKEW_WARN_SECONDS else (Verdict.OK, ""))
+        return Judgement(found, Verdict.FAIL, remedy)
+    return Judgement(found, Verdict.WARN, remedy) if least > SKEW_WARN_SECONDS else Judgement(found)
 
 
-def _disk(room: Room) -> Judgement:
-    found = f"{room.free / GIB:,.1f} of {room.total / GIB:,.1f} GiB free"
-    return found, *_by_share(
-        room,
-        "free space there, or start Ray with --temp-dir on another disk: above 95 % it stops",
-    )
+def _judge_disk(disk: ByteUsage) -> Judgement:
+    remedy = "free space there, or start Ray with --temp-dir on another disk: above 95 % it stops"
+    return _judge_usage(disk, remedy)
 
 
-def _memory(room: Room) -> Judgement:
-    found = f"{room.free / GIB:,.1f} of {room.total / GIB:,.1f} GiB free"
-    return found, *_by_share(room, "end what else runs there: above 95 % Ray kills workers")
+def _judge_memory(memory: ByteUsage) -> Judgement:
+    return _judge_usage(memory, "end what else runs there: above 95 % Ray kills workers")
 
 
-def _by_share(room: Room, remedy: str) -> tuple[Verdict, str]:
-    if room.used_share >= FULL_SHARE:
-        return Verdict.FAIL, remedy
-    return (Verdict.WARN, remedy) if room.used_share >= NARROW_SHARE else (Verdict.OK, "")
+def _judge_usage(usage: ByteUsage, remedy: str) -> Judgement:
+    found = f"{usage.free / GIB:,.1f} of {usage.total / GIB:,.1f} GiB free"
+    if usage.used_share >= FULL_SHARE:
+        return Judgement(found, Verdict.FAIL, remedy)
+    if usage.used_share >= NARROW_SHARE:
+        return Judgement(found, Verdict.WARN, remedy)
+    return Judgement(found)
 
 
-def _shared(node: NodeFindings, facts: NodeFacts) -> Judgement:
-    room, wanted = facts.shared_memory, node.object_store_bytes
-    found = f"{room.total / GIB:,.1f} GiB for an object store of {wanted / GIB:,.1f}"
-    if room.total >= wanted:
-        return found, Verdict.OK, ""
-    return (
+def _judge_shared_memory(node: NodeFindings, facts: NodeFacts) -> Judgement:
+    total, wanted = facts.shared_memory.total, node.object_store_bytes
+    found = f"{total / GIB:,.1f} GiB for an object store of {wanted / GIB:,.1f}"
+    if total >= wanted:
+        return Judgement(found)
+    return Judgement(
         found,
         Verdict.WARN,
         "Ray uses the slow disk instead: enlarge /dev/shm (docker --shm-size, on Kubernetes an "
@@ -201,10 +189,10 @@ def _shared(node: NodeFindings, facts: NodeFacts) -> Judgement:
     )
 
 
-def _token(facts: NodeFacts) -> Judgement:
+def _judge_token(facts: NodeFacts) -> Judgement:
     if facts.has_token:
-        return "asked for", Verdict.OK, ""
-    return (
+        return Judgement("asked for")
+    return Judgement(
         "not asked for",
         Verdict.FAIL,
         "whoever reaches a port of Ray's runs code: start every node with RAY_AUTH_MODE=token "
@@ -212,16 +200,17 @@ def _token(facts: NodeFacts) -> Judgement:
     )
 
 
-def _token_file(facts: NodeFacts) -> Judgement:
+def _judge_token_file(facts: NodeFacts) -> Judgement:
     if facts.token_mode is None:
-        return "none", Verdict.OK, ""
+        return Judgement("none")
     found = f"mode {facts.token_mode:04o}"
     if facts.token_mode & 0o077:
-        return found, Verdict.WARN, f"others can read it: chmod 600 {facts.token_file}"
-    return found, Verdict.OK, ""
+        remedy = f"others can read it: chmod 600 {facts.token_file}"
+        return Judgement(found, Verdict.WARN, remedy)
+    return Judgement(found)
 
 
-def _dashboard(address: str, has_token: bool) -> Check:
+def _check_dashboard(address: str, has_token: bool) -> Check:
     if not address:
         return Check("dashboard", "none", Verdict.OK)
     if address.startswith(LOOPBACK):
@@ -237,21 +226,24 @@ def _dashboard(address: str, has_token: bool) -> Check:
     return Check("dashboard", f"{address}, open to the network", Verdict.FAIL, remedy)
 
 
-def _storage(found: StorageFindings) -> list[Check]:
+def _check_storage(found: StorageFindings) -> list[Check]:
     check = f"storage {found.place}"
     remedy = (
         "mount it there at the same path, with the right to write"
         if "://" not in found.place
         else "give that machine the store's credentials and endpoint (AWS_ACCESS_KEY_ID, ...)"
     )
-    rows = _grouped(check, ((who, why, Verdict.FAIL, remedy) for who, why in found.errors.items()))
+    failures = (
+        (name, Judgement(reason, Verdict.FAIL, remedy)) for name, reason in found.errors.items()
+    )
+    rows = _group(check, failures)
     rows += [
         Check(
             check,
-            f"{who} does not see what {_names(others)} wrote",
+            f"{name} does not see what {_names(others)} wrote",
             Verdict.FAIL,
             "each has a folder of its own by that name: use one that all machines share",
         )
-        for who, others in found.unseen.items()
+        for name, others in found.unseen.items()
     ]
     return rows or [Check(check, f"written and seen by {_names(found.names)}", Verdict.OK)]

@@ -1,7 +1,7 @@
-"""What a machine has, told from inside: the same call on the driver and as a task on every node.
+"""Facts of one machine, read on it: the same call on the driver and as a task on every node.
 
-In:  the folder of Ray's session there; for storage, a place and the names of marks.
-Out: NodeFacts; marks written, seen and removed.
+In:  the folder of Ray's session there; for storage, a place and the names of marker files.
+Out: NodeFacts; marker files written, found and removed.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ MARK = "mark"
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """Bytes of a disk or of memory."""
+class ByteUsage:
+    """Bytes of a disk or of memory; zero where they cannot be read."""
 
     total: int
     free: int
@@ -44,8 +44,8 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """How far a node's clock is ahead of ours, in seconds, give or take `error`."""
+class ClockSkew:
+    """Seconds a node's clock is ahead of the driver's, give or take `error`."""
 
     ahead: float
     error: float
@@ -53,24 +53,26 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """versions: None for a package that is missing. gpus: as the GPU driver lists them.
+    """What a machine has.
 
-    token_mode: of the file that holds the token, None if there is none.
+    versions: by package, None for a missing one. gpus: as the GPU driver lists them. has_token: Ray
+    there requires a token. token_mode: permissions of the file with the token, None without one.
     """
 
     host: str
     python: str
     versions: dict[str, str | None]
     gpus: tuple[str, ...]
-    disk: Room
-    shared_memory: Room
-    memory: Room
+    disk: ByteUsage
+    shared_memory: ByteUsage
+    memory: ByteUsage
     has_token: bool
     token_file: str | None = None
     token_mode: int | None = None
 
 
-def node_facts(folder: str) -> NodeFacts:
+def read_node_facts(folder: str) -> NodeFacts:
+    """Facts of this machine. folder: on the disk whose free space counts."""
     token_file = _token_file()
     return NodeFacts(
         host=socket.gethostname(),
@@ -78,7 +80,7 @@ def node_facts(folder: str) -> NodeFacts:
         versions={package: _version(package) for package in PACKAGES},
         gpus=_gpus(),
         disk=_disk(Path(folder)),
-        shared_memory=_disk(SHARED_MEMORY) if SHARED_MEMORY.is_dir() else Room(0, 0),
+        shared_memory=_disk(SHARED_MEMORY) if SHARED_MEMORY.is_dir() else ByteUsage(0, 0),
         memory=_memory(),
         has_token=is_token_auth_enabled(),
         token_file=None if token_file is None else str(token_file),
@@ -86,7 +88,7 @@ def node_facts(folder: str) -> NodeFacts:
     )
 
 
-def clock() -> float:
+def read_clock() -> float:
     """Seconds since 1970, as this machine has it."""
     return time.time()
 
@@ -99,7 +101,7 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> tuple[str, ...]:
-    """Asked of the driver's own command: torch in a task without GPUs sees none."""
+    """GPUs by nvidia-smi: torch in a Ray task that holds no GPU sees none."""
     try:
         done = subprocess.run(
             GPU_QUERY, capture_output=True, text=True, timeout=GPU_QUERY_SECONDS, check=True
@@ -109,16 +111,16 @@ def _gpus() -> tuple[str, ...]:
     return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
 
 
-def _disk(folder: Path) -> Room:
-    there = next((f for f in (folder, *folder.parents) if f.is_dir()), Path("/"))
-    usage = shutil.disk_usage(there)
-    return Room(usage.total, usage.free)
+def _disk(folder: Path) -> ByteUsage:
+    existing = next((f for f in (folder, *folder.parents) if f.is_dir()), Path("/"))
+    usage = shutil.disk_usage(existing)
+    return ByteUsage(usage.total, usage.free)
 
 
-def _memory() -> Room:
-    """Of the machine, or of the container if it is allowed less; nothing where none tells."""
+def _memory() -> ByteUsage:
+    """Memory of the machine, or of the container if its limit is lower."""
     if not MEMORY.exists():
-        return Room(0, 0)
+        return ByteUsage(0, 0)
     lines = MEMORY.read_text(encoding="ascii").splitlines()
     kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
     total, free = 1024 * kilobytes["MemTotal"], 1024 * kilobytes["MemAvailable"]
@@ -127,7 +129,7 @@ def _memory() -> Room:
         used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
         cached = _cgroup_number("inactive_file")
         total, free = min(total, limit), min(free, max(0, limit - used + cached))
-    return Room(total, free)
+    return ByteUsage(total, free)
 
 
 def _cgroup_number(name: str) -> int:
@@ -136,7 +138,7 @@ def _cgroup_number(name: str) -> int:
 
 
 def _token_file() -> Path | None:
-    """Where Ray looks for a token, unless the environment holds the token itself."""
+    """The file Ray reads its token from, None if the environment holds the token itself."""
     if os.environ.get("RAY_AUTH_TOKEN"):
         return None
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
@@ -146,8 +148,11 @@ def _token_file() -> Path | None:
 # -- storage ---------------------------------------------------------------------------------------
 
 
-def left_mark(place: str, folder: str, name: str) -> None:
-    """Take the lock of a place below `place` as a job would, and write a file."""
+def write_mark(place: str, folder: str, name: str) -> None:
+    """Write a marker file below `place`, holding a lock as a job would.
+
+    folder: of this check. name: of the machine. FileNotFoundError if there is no such place here.
+    """
     if "://" not in place and not Path(place).is_dir():
         raise FileNotFoundError(f"{place} is no folder there")
     storage = storage_at(f"{place.rstrip('/')}/{folder}/{name}")
@@ -155,8 +160,8 @@ def left_mark(place: str, folder: str, name: str) -> None:
         storage.put(MARK, name.encode())
 
 
-def seen_marks(place: str, folder: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names whose marks are to be read here."""
+def find_marks(place: str, folder: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The names whose marker files can be read here, after waiting up to 10 s for all of them."""
     storage = storage_at(f"{place.rstrip('/')}/{folder}")
     deadline = time.monotonic() + SEEN_SECONDS
     while True:
@@ -166,6 +171,7 @@ def seen_marks(place: str, folder: str, names: Sequence[str]) -> tuple[str, ...]
         time.sleep(0.5)
 
 
-def removed_marks(place: str, folder: str) -> None:
+def remove_marks(place: str, folder: str) -> None:
+    """Remove the marker files of a check."""
     with contextlib.suppress(FileNotFoundError):  # another node on the same disk is faster
         storage_at(place).delete([folder])
