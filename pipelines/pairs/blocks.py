@@ -1,13 +1,13 @@
-"""Vectors of one or two artifacts -> blocks to join, and where their edges go."""
+"""Vectors of one or two artifacts -> blocks to join, and the parts their edges go to."""
 
 import math
 
 import numpy as np
 
-from sbert_core.join.duplicates import Alike
-from sbert_core.vectors.row_ranges import cut
+from sbert_core.join.duplicates import DuplicateGroups
+from sbert_core.vectors.row_ranges import split_evenly
 from sbert_core.vectors.table import VectorTable
-from workers.pairs.join_job import BlockOf
+from workers.pairs.join_job import BlockSpec
 
 BLOCK_ROWS = 16_384  # 30 MB of 384 dimensions
 LEAST_BLOCK_ROWS = 2048
@@ -15,29 +15,30 @@ MANY_BLOCKS = 8  # so that a small join keeps several cores busy
 
 
 def num_blocks(num_rows: int) -> int:
+    """Blocks for so many rows: of BLOCK_ROWS, or smaller ones until there are MANY_BLOCKS."""
     few = min(MANY_BLOCKS, math.ceil(num_rows / LEAST_BLOCK_ROWS))
     return max(1, few, math.ceil(num_rows / BLOCK_ROWS))
 
 
-def blocks_of(side: VectorTable, alike: Alike) -> list[BlockOf]:
-    """First rows of all groups, in order, in blocks of equal size."""
+def plan_blocks(side: VectorTable, groups: DuplicateGroups) -> list[BlockSpec]:
+    """First rows of all groups of a side, in order, in blocks of equal size."""
     pieces, firsts, start = [], {}, 0
-    for piece in side.pieces:
+    for piece in side.row_ranges:
         firsts[piece.path] = start
-        low, high = np.searchsorted(alike.first, [start, start + piece.num_rows])
+        low, high = np.searchsorted(groups.first, [start, start + piece.num_rows])
         if low < high:
-            pieces.append(piece.only(alike.first[low:high] - start))
+            pieces.append(piece.take(groups.first[low:high] - start))
         start += piece.num_rows
-    parts = cut(pieces, num_blocks(len(alike.first)))
+    parts = split_evenly(pieces, num_blocks(len(groups.first)))
     return [
-        BlockOf(side.name, number, tuple((piece, firsts[piece.path]) for piece in part))
+        BlockSpec(side.name, number, tuple((piece, firsts[piece.path]) for piece in part))
         for number, part in enumerate(parts)
     ]
 
 
-def part_starts(blocks: list[BlockOf], most: int | None = None) -> np.ndarray:
-    """The first row of each part of the edges: of each block, or of every so many."""
-    step = 1 if most is None else math.ceil(len(blocks) / most)
+def part_starts(blocks: list[BlockSpec], max_parts: int | None = None) -> np.ndarray:
+    """The first row of each part of the edges: a part for each block, or for every few of them."""
+    step = 1 if max_parts is None else math.ceil(len(blocks) / max_parts)
     starts = np.array([block.first_row for block in blocks[::step]], np.int64)
     starts[0] = 0
     return starts

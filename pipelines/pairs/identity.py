@@ -1,56 +1,71 @@
-"""What a run of the pairs job is to bring about."""
+"""Options and vectors -> what identifies a set of pairs: the same identity, the same pairs."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.artifacts.models import local_model
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.models import resolve_model
+from pipelines.artifacts.reader import Artifact, VectorsArtifact
 from pipelines.pairs.spec import PairsSpec
 from sbert_core.digest import digest, folder_digest
 
 
+class SpaceMismatch(ValueError):
+    """Vectors of two models, whose cosines mean nothing. spaces: of both sides."""
+
+    def __init__(self, spec: PairsSpec, own: str, other: str) -> None:
+        super().__init__(
+            f"{spec.vectors} holds vectors of space {own[:12]}, {spec.against} of "
+            f"{other[:12]}; they cannot be compared: embed both with one model"
+        )
+        self.spaces = (own, other)
+
+
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """These pairs of those vectors. rerank: the folder of the cross-encoder and its digest."""
+class PairsIdentity:
+    """What is hashed into the generation of a pairs artifact.
+
+    others: the other side; the vectors themselves in a self-join. rerank: the folder of the
+    cross-encoder and its digest.
+    """
 
     spec: PairsSpec
-    vectors: Artifact
-    others: Artifact
+    vectors: VectorsArtifact
+    others: VectorsArtifact
     rerank: tuple[str, str] | None
 
     @classmethod
-    def of(cls, spec: PairsSpec) -> "Goal":
+    def of(cls, spec: PairsSpec) -> "PairsIdentity":
+        """Open the vectors of a spec; SpaceMismatch if two sides are of different spaces."""
         vectors = Artifact.vectors(spec.vectors)
         others = vectors if spec.against is None else Artifact.vectors(spec.against)
-        own, other = (side.manifest.spec["space"] for side in (vectors, others))
+        own, other = (side.manifest.settings.space for side in (vectors, others))
         if own != other:
-            raise ValueError(
-                f"{spec.vectors} holds vectors of space {own[:12]}, {spec.against} of "
-                f"{other[:12]}; they cannot be compared: embed both with one model"
-            )
+            raise SpaceMismatch(spec, own, other)
         rerank = None
         if spec.rerank is not None:
-            folder = Path(local_model(spec.rerank)).absolute()
+            folder = Path(resolve_model(spec.rerank)).absolute()
             rerank = (str(folder), folder_digest(folder))
         return cls(spec, vectors, others, rerank)
 
     @property
-    def sides(self) -> dict[str, Artifact]:
+    def sides(self) -> dict[str, VectorsArtifact]:
+        """`a`, and `b` where there are two."""
         return {"a": self.vectors} | ({} if self.spec.against is None else {"b": self.others})
 
     @property
     def options(self) -> dict[str, object]:
-        """Everything but the vectors that shapes the pairs."""
+        """Options that decide which pairs there are; an update needs the same ones."""
         return {
             "threshold": self.spec.least_cos,
             "top_k": self.spec.top_k,
-            "space": self.vectors.manifest.spec["space"],
+            "space": self.vectors.manifest.settings.space,
             "rerank": self.rerank and self.rerank[1],
             "band": self.spec.band if self.rerank else None,
         }
 
     @property
     def generation(self) -> str:
+        """Digest of options and files. Its keys are frozen: another digest joins anew."""
         whole = {
             **self.options,
             "method": self.spec.method,

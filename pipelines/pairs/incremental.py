@@ -1,7 +1,7 @@
-"""Pairs of a smaller vectors artifact + new rows -> pairs of the grown one.
+"""Pairs of an earlier vectors artifact + new rows -> pairs of the changed one.
 
 In:  a published pairs artifact, and vectors of which some files are new and some may be gone.
-Out: the old pairs whose rows are still there, and what is left to join: new rows with all.
+Out: the known pairs whose rows are still there, and the edges of new rows with all known ones.
 
 Files are known by their sha256: the rows of a file that is not known are new, those of a file that
 is no longer there are gone.
@@ -15,141 +15,177 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import ray
 
-from pipelines.artifacts.certificate import reaches
-from pipelines.artifacts.manifest import DataFile, Manifest
+from pipelines.artifacts.manifest import PairsManifest
 from pipelines.pairs import blocks as plan
-from pipelines.pairs.exact import Found
-from pipelines.pairs.identity import Goal
-from pipelines.pairs.setup import Ground, digests_of
-from pipelines.runtime.progress import polled, progress
+from pipelines.pairs.exact import JoinResult, count_finished, finished_names
+from pipelines.pairs.identity import PairsIdentity
+from pipelines.pairs.setup import JoinSetup, digest_rows
+from pipelines.pairs.spec import JoinMethod
+from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
 from sbert_core.corpus.published import DATA
-from sbert_core.join.duplicates import LARGEST
-from sbert_core.join.edges import is_written
-from sbert_core.large_strings import wide_array, wide_schema
+from sbert_core.data_file import DataFile
+from sbert_core.join.duplicates import MAX_EXPANDED_GROUP
+from sbert_core.json_record import encode
+from sbert_core.large_strings import widen_array, widen_schema
 from sbert_core.storage import Storage
-from sbert_core.vectors.reader import check_part, part_table
+from sbert_core.vectors.reader import check_part, read_part
 from sbert_core.vectors.table import VectorTable
-from workers.pairs.exact import LargeGroups, OldPart, join_part
+from workers.pairs.exact import KnownPart, LargeGroups, join_known_part
 from workers.pairs.join_job import JoinJob
 from workers.pairs.write import filter_pairs
 
 log = logging.getLogger(__name__)
 
 SAMPLED_FILES = 2
-MOST_NEW = 0.5  # of all rows; with more, joining everything costs no more
+MAX_NEW_SHARE = 0.5  # of all rows; with more, joining everything costs no more
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """What stays of an earlier join, and which rows it did not know."""
+class KeptPairs:
+    """Pairs of an earlier generation in this one. num_pairs: counted apart from the files."""
 
-    before: Manifest
-    known: tuple[str, ...]  # files of the vectors, by sha256
+    files: list[DataFile]
+    num_pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalJoin:
+    """An earlier join that this one extends.
+
+    previous: its manifest. known: files of the vectors that it joined, by sha256. has_gone: some of
+    its files are no longer there.
+    """
+
+    previous: PairsManifest
+    known: tuple[str, ...]
     has_gone: bool
 
     @classmethod
-    def of(cls, goal: Goal, current: Manifest | None) -> "Growth | None":
-        """None if there is nothing to grow from."""
-        if current is None or goal.spec.against is not None or goal.spec.top_k is not None:
+    def plan(
+        cls, identity: PairsIdentity, current: PairsManifest | None
+    ) -> "IncrementalJoin | None":
+        """Extend the published pairs; None where everything must be joined anew.
+
+        current: the published manifest of the output.
+        """
+        if current is None or identity.spec.against is not None or identity.spec.top_k is not None:
             return None
-        if any(current.spec.get(name) != value for name, value in goal.options.items()):
+        known_options = encode(current.settings)
+        if any(known_options[name] != value for name, value in identity.options.items()):
             return None
-        if goal.spec.method == "exact" and current.spec["method"] != "exact":
+        if identity.spec.method is JoinMethod.EXACT and current.settings.method != "exact":
             return None
-        if set(current.made_from) != {"a"}:
+        if current.inputs.b is not None:
             return None
-        old = set(current.made_from["a"]["files"])
-        files = goal.vectors.manifest.files
+        old = set(current.inputs.a.files)
+        files = identity.vectors.manifest.files
         known = tuple(file.sha256 for file in files if file.sha256 in old)
         new_rows = sum(file.rows for file in files if file.sha256 not in old)
-        if not known or new_rows > MOST_NEW * goal.vectors.rows:
+        if not known or new_rows > MAX_NEW_SHARE * identity.vectors.rows:
             return None
         has_gone = not old <= set(known)  # several files without rows have one sha256
-        if has_gone and current.beside:
+        if has_gone and current.sidecars:
             log.info("joining anew: rows are gone, and some may be of a group above 1,000 rows")
             return None
-        if (certificate := current.facts["certificate"]) is not None:
-            if has_gone or not reaches(certificate, goal.spec.recall):
-                log.info("joining anew: the certificate of before does not speak for these pairs")
+        if (certificate := current.metrics.certificate) is not None:
+            if has_gone or not certificate.reaches(identity.spec.recall):
+                log.info("joining anew: the former certificate does not hold for these pairs")
                 return None
         return cls(current, known, has_gone)
 
     def sides(self, whole: VectorTable) -> tuple[VectorTable, VectorTable]:
-        """New rows, and rows that were joined before."""
-        is_old = [piece.sha256 in self.known for piece in whole.pieces]
-        pieces = list(zip(whole.pieces, is_old, strict=True))
-        new = tuple(piece for piece, old in pieces if not old)
-        old = tuple(piece for piece, old in pieces if old)
-        return replace(whole, name="new", pieces=new), replace(whole, name="old", pieces=old)
+        """New rows, and known rows: those that were joined before."""
+        known = tuple(file for file in whole.row_ranges if file.sha256 in self.known)
+        new = tuple(file for file in whole.row_ranges if file.sha256 not in self.known)
+        return (
+            replace(whole, name="new", row_ranges=new),
+            replace(whole, name="old", row_ranges=known),
+        )
 
     def large_groups(self, storage: Storage) -> LargeGroups | None:
-        """Rows that stand for groups above 1,000 rows, and those they stand for."""
-        if not self.before.beside:
+        """Known groups above 1,000 equal rows; None if there are none."""
+        if not self.previous.sidecars:
             return None
-        tables = [part_table(storage, file.path) for file in self.before.beside]
+        tables = [read_part(storage, file.path) for file in self.previous.sidecars]
         rows = pa.concat_tables(tables)
-        rows = rows.cast(wide_schema(rows.schema)).combine_chunks()
+        rows = rows.cast(widen_schema(rows.schema)).combine_chunks()
         is_other = pc.not_equal(rows["id"], rows["representative"])
-        standing = pc.unique(rows["representative"])
-        return LargeGroups(standing, wide_array(rows["id"].filter(is_other)))
+        representatives = pc.unique(rows["representative"])
+        return LargeGroups(representatives, widen_array(rows["id"].filter(is_other)))
 
-    def distinct_rows(self, old: VectorTable, num_added: int) -> int:
-        """How many vectors differ. num_added: distinct new ones that are not among the old."""
+    def count_distinct(self, known: VectorTable, num_added: int) -> int:
+        """Distinct vectors of all rows. num_added: new ones that are not among the known."""
         if self.has_gone:
-            return len(np.unique(digests_of(old))) + num_added
-        return self.before.facts["distinct"]["a"] + num_added
+            return len(np.unique(digest_rows(known))) + num_added
+        return self.previous.metrics.distinct["a"] + num_added
 
-    def kept_files(self, job: JoinJob, old: VectorTable) -> list[DataFile]:
-        """Old pairs in the new generation: as they are, or without those of rows that are gone."""
+    def keep_pairs(self, job: JoinJob, known: VectorTable) -> KeptPairs:
+        """Take known pairs into the new generation, without those of rows that are gone."""
+        files = self.previous.files
         if not self.has_gone:
-            return [_linked(job.storage, file, job.folder) for file in self.before.files]
-        calls = [(job, old, file.path, number) for number, file in enumerate(self.before.files)]
+            linked = [_link_file(job.storage, file, job.folder) for file in files]
+            return KeptPairs(linked, self.previous.rows)
+        calls = [(job, known, file.path, number) for number, file in enumerate(files)]
         made = in_order(filter_pairs, calls)
-        return [DataFile(**file) for file in made if file is not None]
+        left = [result.file for result in made if result.file is not None]
+        return KeptPairs(left, sum(result.num_kept for result in made))
 
-    def kept_groups(self, job: JoinJob) -> list[DataFile]:
+    def keep_groups(self, job: JoinJob) -> list[DataFile]:
+        """Take known groups above 1,000 equal rows into the new generation."""
         folder = job.folder.replace(f"{DATA}/", "groups/", 1)
-        return [_linked(job.storage, file, folder) for file in self.before.beside]
+        return [_link_file(job.storage, file, folder) for file in self.previous.sidecars]
 
 
-def edges_across(across: Ground, parts: list[OldPart], large: LargeGroups | None) -> Found:
-    """New rows with all old ones, a task for each old file."""
-    job = across.job
-    starts = plan.part_starts(across.blocks_a)
-    todo = [part for part in parts if not is_written(job.storage, part.edges_name(job))]
-    turn, groups = ray.put(across.turn), ray.put(large)
-    left = sum(block.size for block in across.blocks_a) * sum(p.piece.size for p in todo)
-    by = f"{len(todo)} files of known rows"
-    with progress("pairs", left, by=by, unit="pairs") as advance, polled(job.run, advance):
-        in_order(join_part, [(job, across.blocks_a, p, turn, starts, groups) for p in todo])
+def join_with_known(
+    setup: JoinSetup, parts: list[KnownPart], large: LargeGroups | None
+) -> JoinResult:
+    """Join new rows with all known ones, a task for each known file.
+
+    setup: of the new rows against the known. large: known groups above 1,000 equal rows.
+    """
+    job = setup.job
+    starts = plan.part_starts(setup.blocks_a)
     names = [part.edges_name(job) for part in parts]
-    return Found(starts, [names] * len(starts))
+    [finished] = finished_names(job, [names])
+    todo = [part for part in parts if part.edges_name(job) not in finished]
+    left = sum(block.size for block in setup.blocks_a) * sum(p.piece.size for p in todo)
+    by = f"{len(todo)} files of known rows"
+    groups = ray.put(setup.written_groups)
+    shared = (ray.put(setup.rotation), starts, groups, ray.put(large))
+    with progress("pairs", left, by=by, unit="pairs") as advance, poll_progress(job.run, advance):
+        counts = in_order(join_known_part, [(job, setup.blocks_a, p, *shared) for p in todo])
+    num_found = sum(count.pairs for count in counts)
+    num_found += count_finished(job, [finished] * len(starts), groups)
+    return JoinResult(starts=starts, names=[names] * len(starts), num_pairs=num_found)
 
 
-def num_added(across: Ground, parts: list[OldPart]) -> int | None:
-    """Distinct new vectors that are not among the old; None if a group exceeds 1,000 rows."""
-    job = across.job
-    own = across.alike[job.a.name]
+def count_added(setup: JoinSetup, parts: list[KnownPart]) -> int | None:
+    """Distinct new vectors that are not among the known; None if a group exceeds 1,000 rows.
+
+    setup, parts: as in `join_with_known`, which must have run.
+    """
+    job, own = setup.job, setup.groups_a
     equal = np.concatenate([part.equal_rows(job) for part in parts])
     size = own.count + np.bincount(
         np.searchsorted(own.first, equal[:, 0]), equal[:, 1], len(own.count)
     )
-    return None if (size > LARGEST).any() else int((size == own.count).sum())
+    return None if (size > MAX_EXPANDED_GROUP).any() else int((size == own.count).sum())
 
 
-def old_parts(old: VectorTable) -> list[OldPart]:
-    firsts = np.cumsum([0, *(piece.num_rows for piece in old.pieces)]).tolist()
-    return [OldPart(n, piece, firsts[n]) for n, piece in enumerate(old.pieces)]
+def known_parts(known: VectorTable) -> list[KnownPart]:
+    """The files of known rows, with the number of the first row of each."""
+    firsts = np.cumsum([0, *(piece.num_rows for piece in known.row_ranges)]).tolist()
+    return [KnownPart(n, piece, firsts[n]) for n, piece in enumerate(known.row_ranges)]
 
 
-def few_files(side: VectorTable) -> VectorTable:
-    """Some of a side, to draw a sample from: a file must be read whole for one row of it."""
-    step = -(-len(side.pieces) // SAMPLED_FILES)
-    return replace(side, pieces=side.pieces[step // 2 :: step])
+def sample_files(side: VectorTable) -> VectorTable:
+    """A few files of a side, to draw a sample from: for one row a whole file is read."""
+    step = -(-len(side.row_ranges) // SAMPLED_FILES)
+    return replace(side, row_ranges=side.row_ranges[step // 2 :: step])
 
 
-def _linked(storage: Storage, file: DataFile, folder: str) -> DataFile:
+def _link_file(storage: Storage, file: DataFile, folder: str) -> DataFile:
     path = f"{folder}/{file.path.rpartition('/')[2]}"
     check_part(storage, file.path, file.sha256)
     storage.link(file.path, path)

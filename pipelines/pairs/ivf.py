@@ -1,132 +1,146 @@
-"""Rows that share a cell -> most edges, and a certificate of how many.
+"""Rows that share an IVF cell -> most edges, and a certificate of how many.
 
-A first round joins the rows of each cell. A sample of rows, looked up exactly, then says how far
-over the borders rows must visit for the wanted recall, of all pairs and of each band of
-similarity; the next round joins those visits. A fresh sample certifies the result. If it does not
-reach what is wanted, rows visit further and a larger fresh sample is drawn, with half the chance of
-error left to it: all attempts together err no more often than one would.
+A first round joins the rows of each cell. A sample of rows, searched exactly, then gives the margin
+at which rows must probe other cells for the wanted recall, of all pairs and of each band of
+similarity; the next round joins those probes. A fresh sample certifies the result. If the recall is
+not reached, the margin grows and a larger fresh sample is drawn, with half of the remaining error
+probability: all attempts together err no more often than one would.
 """
 
 import logging
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import ray
 
-from pipelines.artifacts.certificate import reaches, summary_of
+from pipelines.artifacts.certificate import Band, Certificate
 from pipelines.artifacts.errors import TargetMissed
 from pipelines.pairs import blocks as plan
-from pipelines.pairs.exact import Found
-from pipelines.pairs.setup import Ground
-from pipelines.runtime.progress import polled, progress
+from pipelines.pairs.exact import JoinResult, edge_parts
+from pipelines.pairs.setup import JoinSetup
+from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
 from sbert_core.join.certificate import (
     BAND_WIDTH,
-    Missed,
+    MissedPairs,
     Population,
-    Recall,
-    Sample,
-    bands_of,
-    certify,
+    RecallEstimate,
+    VectorSample,
+    cosine_bands,
     draw_sample,
-    pair_shares,
+    estimate_recall,
+    pair_weights,
 )
-from sbert_core.join.edges import is_written
-from sbert_core.join.ivf import NO_VISITS, ROWS_PER_CELL, Cells, margin_for, num_cells
+from sbert_core.join.edges import EdgePart, is_written
+from sbert_core.join.ivf import (
+    NO_PROBES,
+    ROWS_PER_CELL,
+    IvfPartition,
+    default_num_cells,
+    margin_for_recall,
+)
 from sbert_core.vectors.table import VectorTable
 from workers.pairs.ivf import (
-    Layout,
-    Partners,
-    Reach,
-    Shuffled,
+    CellLayout,
+    ExactPairs,
+    ProbeRound,
+    ShuffleFiles,
     cell_edges_name,
-    count_found,
-    found_among,
+    count_edges,
+    edges_touching,
+    find_exact_pairs,
     join_cells,
-    leading_rows,
     num_shuffles,
-    settle_rows,
+    read_projections,
+    read_sampled_rows,
     shuffle_name,
-    taken_rows,
-    true_partners,
+    shuffle_rows,
 )
-from workers.pairs.join_job import BlockOf
+from workers.pairs.join_job import BlockSpec
 
 log = logging.getLogger(__name__)
 
-GROUP_ROWS = 8192  # at home in the cells of one task; visitors come on top
+GROUP_ROWS = 8192  # assigned to the cells of one task; rows that probe them come on top
 TUNING_ROWS = 4096
 CERTIFIED_ROWS = 8192
 ATTEMPTS = 5
 ALPHA = 0.05
-MOST_PARTS = 64
-TUNED_PAIRS = 25  # true pairs a band must have in the sample to tell how far its rows must visit
-LEAST_WIDENING = 1e-4
+MAX_PARTS = 64
+TUNED_PAIRS = 25  # true pairs a band must have in the sample to set the margin
+MIN_WIDENING = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """True pairs of sampled rows; rows are counted among the distinct ones of both sides."""
+class ExactCheck:
+    """True pairs of sampled rows, and whether the join found them.
 
-    everyone: Population
-    sample: Sample
-    pairs: Partners
+    Rows are numbered by place among the distinct rows of both sides.
+    """
+
+    population: Population
+    sample: VectorSample
+    pairs: ExactPairs
     is_found: np.ndarray
 
 
-class CellJoin:
-    """One approximate join. Its rows are the distinct ones: those of a, then those of b."""
+class IvfJoin:
+    """One approximate join over distinct rows: those of a, then those of b.
 
-    def __init__(self, ground: Ground, recall: float, seed: int) -> None:
-        self.ground = ground
-        self.job = ground.job
+    recall: to be certified.
+    """
+
+    def __init__(self, setup: JoinSetup, recall: float, seed: int) -> None:
+        self.setup = setup
+        self.job = setup.job
         self.recall = recall
         self.seed = seed
-        self.starts = plan.part_starts(ground.blocks_a, MOST_PARTS)
-        self.first_a = ground.alike[self.job.a.name].first
-        self.first_b = ground.alike[self.job.b.name].first
+        self.starts = plan.part_starts(setup.blocks_a, MAX_PARTS)
+        self.first_a = setup.groups_a.first
+        self.first_b = setup.groups_b.first
         self.offset_b = 0 if self.job.is_self else len(self.first_a)
         self.names: list[str] = []
-        self.layout = self._learned()
-        self._shared: Any = ray.put(self.layout)
-        self._alike = [ray.put(ground.alike[side.name]) for side in (self.job.a, self.job.b)]
+        self.layout = self._learn_layout()
+        self._layout_ref: ray.ObjectRef = ray.put(self.layout)
+        self._groups_ref: ray.ObjectRef = ray.put(setup.written_groups)
 
-    def run(self) -> Found:
-        """Join until the target is certified.
-
-        Raises TargetMissed if it is not after some attempts.
-        """
-        self._join(Reach(0, 0.0, 0.0))
-        everyone, bands = self._counted()
-        looked = self._looked_up(everyone, draw_sample(everyone, TUNING_ROWS, (self.seed, 0)))
-        margin, number = NO_VISITS, CERTIFIED_ROWS
+    def run(self) -> JoinResult:
+        """Join until the recall is certified; TargetMissed if it is not after some attempts."""
+        self._join(ProbeRound(0, 0.0, 0.0))
+        population, bands = self._count_edges()
+        check = self._check_sample(population, draw_sample(population, TUNING_ROWS, (self.seed, 0)))
+        margin, num_sampled = NO_PROBES, CERTIFIED_ROWS
         for attempt in range(1, ATTEMPTS + 1):
             aim = 1 - (1 - self.recall) / 2**attempt
-            wider = self._margin(looked, aim, margin)
+            wider = self._margin(check, aim, margin)
             if wider > max(margin, 0.0):
-                self._join(Reach(attempt, margin, wider))
+                self._join(ProbeRound(attempt, margin, wider))
                 margin = wider
-                everyone, bands = self._counted()
-            sample = draw_sample(everyone, number, (self.seed, attempt))
-            looked = self._looked_up(everyone, sample)
-            certificate = self._certificate(looked, bands, ALPHA / 2**attempt)
-            certificate |= {"margin": max(margin, 0.0), "cells": self.layout.cells.number}
-            if reaches(certificate, self.recall):
-                return Found(self.starts, [self.names] * len(self.starts), certificate)
-            log.info("attempt %d: %s; visiting further", attempt, summary_of(certificate))
-            number *= 2
+                population, bands = self._count_edges()
+            sample = draw_sample(population, num_sampled, (self.seed, attempt))
+            check = self._check_sample(population, sample)
+            certificate = self._certificate(check, bands, ALPHA / 2**attempt, max(margin, 0.0))
+            if certificate.reaches(self.recall):
+                return JoinResult(
+                    starts=self.starts,
+                    names=[self.names] * len(self.starts),
+                    num_pairs=certificate.found + self.setup.num_equal_pairs,
+                    certificate=certificate,
+                )
+            log.info("attempt %d: %s; probing further", attempt, certificate.describe())
+            num_sampled *= 2
         raise TargetMissed(
-            f"recall {self.recall:g} was not reached: {summary_of(certificate)}; lower --recall or "
+            f"recall {self.recall:g} was not reached: {certificate.describe()}; lower --recall or "
             "use --method exact"
         )
 
     # -- rounds ----------------------------------------------------------------------------------
 
-    def _learned(self) -> Layout:
+    def _learn_layout(self) -> CellLayout:
         """Cells from a sample, in groups of about as many rows."""
-        number = num_cells(len(self.first_a) + (0 if self.job.is_self else len(self.first_b)))
-        blocks = self.ground.all_blocks
+        number = default_num_cells(
+            len(self.first_a) + (0 if self.job.is_self else len(self.first_b))
+        )
+        blocks = self.setup.all_blocks
         total = sum(block.size for block in blocks)
         rng = np.random.default_rng((self.seed, 1))
         wanted = min(total, number * ROWS_PER_CELL)
@@ -136,58 +150,57 @@ class CellJoin:
         for block, end in zip(blocks, ends.tolist(), strict=True):
             own = chosen[(chosen >= end - block.size) & (chosen < end)] - (end - block.size)
             calls.append((self.job, block, own))
-        sample = np.concatenate(in_order(leading_rows, calls))
-        cells = Cells.of(sample, number, self.seed)
-        count = np.bincount(cells.homes(sample), minlength=number) * (total / max(1, wanted))
+        sample = np.concatenate(in_order(read_projections, calls))
+        cells = IvfPartition.fit(sample, number, self.seed)
+        count = np.bincount(cells.assign(sample), minlength=number) * (total / max(1, wanted))
         group = (np.cumsum(count) - count) // GROUP_ROWS
         _, group = np.unique(group, return_inverse=True)
-        return Layout(cells, group, self.ground.turn.basis.shape[0])
+        return CellLayout(cells, group, self.setup.rotation.basis.shape[0])
 
-    def _join(self, reach: Reach) -> None:
-        """Rows travel to their cells and meet there."""
+    def _join(self, probe: ProbeRound) -> None:
+        """Send rows to their home or probed cells, and join each cell."""
         job = self.job
-        blocks = self.ground.all_blocks
-        last = [shuffle_name(job, reach, block, num_shuffles(block) - 1) for block in blocks]
+        blocks = self.setup.all_blocks
+        last = [shuffle_name(job, probe, block, num_shuffles(block) - 1) for block in blocks]
         todo = [b for b, name in zip(blocks, last, strict=True) if job.storage.stat(name) is None]
-        in_order(settle_rows, [(job, block, self._shared, reach) for block in todo])
-        files = self._files(reach)
+        in_order(shuffle_rows, [(job, block, self._layout_ref, probe) for block in todo])
+        files = self._files(probe)
         groups = range(self.layout.num_groups)
-        names = [cell_edges_name(job, reach, group) for group in groups]
+        names = [cell_edges_name(job, probe, group) for group in groups]
         left = [g for g in groups if not is_written(job.storage, names[g])]
-        by = f"{len(left)} groups of cells, {'visits' if reach.number else 'homes'}"
+        by = f"{len(left)} groups of cells, {'home' if probe.is_home else 'probed'}"
         with progress("cells", len(left), by=by, unit="groups") as advance:
-            with polled(job.run, advance):
-                calls = [(job, self._shared, g, reach, files, self.starts) for g in left]
+            with poll_progress(job.run, advance):
+                calls = [(job, self._layout_ref, g, probe, files, self.starts) for g in left]
                 in_order(join_cells, calls)
         self.names += names
 
-    def _files(self, reach: Reach) -> Shuffled:
-        home = Reach(0, 0.0, 0.0)
+    def _files(self, probe: ProbeRound) -> ShuffleFiles:
+        home = ProbeRound(0, 0.0, 0.0)
 
-        def names(blocks: list[BlockOf], own: Reach) -> list[str]:
+        def names(blocks: list[BlockSpec], own: ProbeRound) -> list[str]:
             return [
                 shuffle_name(self.job, own, block, number)
                 for block in blocks
                 for number in range(num_shuffles(block))
             ]
 
-        blocks_a, blocks_b = self.ground.blocks_a, self.ground.blocks_b
-        return Shuffled(
+        blocks_a, blocks_b = self.setup.blocks_a, self.setup.blocks_b
+        return ShuffleFiles(
             homes_a=names(blocks_a, home),
             homes_b=names(blocks_b, home),
-            visits_a=names(blocks_a, reach),
-            visits_b=names(blocks_b, reach),
+            probes_a=names(blocks_a, probe),
+            probes_b=names(blocks_b, probe),
         )
 
-    # -- what was found and what was not ---------------------------------------------------------
+    # -- pairs found and pairs missed ------------------------------------------------------------
 
-    def _counted(self) -> tuple[Population, np.ndarray]:
+    def _count_edges(self) -> tuple[Population, np.ndarray]:
         """Written partners found for each distinct row, and written pairs by band."""
-        total = len(self.starts)
-        calls = [(self.job, self.names, part, total, *self._alike) for part in range(total)]
-        found = in_order(count_found, calls)
+        calls = [(self.job, part, self._groups_ref) for part in self._parts]
+        found = in_order(count_edges, calls)
         sides = [self.job.a] if self.job.is_self else [self.job.a, self.job.b]
-        size = [self.ground.alike[side.name].representing().count for side in sides]
+        size = [self.setup.groups[side.name].collapse_large().count for side in sides]
         degree = np.zeros(sum(map(len, size)), np.int64)
         for counts in found:
             degree[self._place_a(counts.a)] += counts.count_a
@@ -195,50 +208,55 @@ class CellJoin:
         bands = np.sum([counts.bands for counts in found], axis=0)
         return Population(np.concatenate(size), degree), bands
 
+    @property
+    def _parts(self) -> list[EdgePart]:
+        return edge_parts([self.names] * len(self.starts))
+
     def _place_a(self, rows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.first_a, rows)
 
     def _place_b(self, rows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.first_b, rows) + self.offset_b
 
-    def _looked_up(self, everyone: Population, sample: Sample) -> Looked:
+    def _check_sample(self, population: Population, sample: VectorSample) -> ExactCheck:
         """Every true pair of the sampled rows, and whether it is among the edges."""
         is_a = sample.rows < len(self.first_a)
         rows_a = self.first_a[sample.rows[is_a]]
         rows_b = rows_a if self.job.is_self else self.first_b[sample.rows[~is_a] - self.offset_b]
-        asked = [(self.job.a, rows_a, self.job.b)]
+        searches = [(self.job.a, rows_a, self.job.b)]
         if not self.job.is_self:
-            asked.append((self.job.b, rows_b, self.job.a))
-        found: list[Partners] = []
-        for own, rows, other in asked:
-            found += self._partners(own, rows, other)
+            searches.append((self.job.b, rows_b, self.job.a))
+        found: list[ExactPairs] = []
+        for own, rows, other in searches:
+            found += self._search_exactly(own, rows, other)
         row, partner, cos, margin = (
             np.concatenate([getattr(part, name) for part in found])
             for name in ("row", "partner", "cos", "margin")
         )
-        pairs = Partners(row, partner, cos, margin)
-        return Looked(everyone, sample, pairs, self._is_found(pairs, rows_a, rows_b))
+        pairs = ExactPairs(row, partner, cos, margin)
+        return ExactCheck(population, sample, pairs, self._is_found(pairs, rows_a, rows_b))
 
-    def _partners(self, own: VectorTable, rows: np.ndarray, other: VectorTable) -> list[Partners]:
+    def _search_exactly(
+        self, own: VectorTable, rows: np.ndarray, other: VectorTable
+    ) -> list[ExactPairs]:
         """Partners of some rows of one side among all rows of the other, by place."""
         taken = in_order(
-            taken_rows, [(self.job, block, rows) for block in self.ground.blocks[own.name]]
+            read_sampled_rows, [(self.job, block, rows) for block in self.setup.blocks[own.name]]
         )
         sample = ray.put(tuple(np.concatenate(parts) for parts in zip(*taken, strict=True)))
         calls = [
             (self.job, block, sample, own.name == other.name, self.layout.cells)
-            for block in self.ground.blocks[other.name]
+            for block in self.setup.blocks[other.name]
         ]
         place = {self.job.b.name: self._place_b, self.job.a.name: self._place_a}
         return [
-            Partners(place[own.name](f.row), place[other.name](f.partner), f.cos, f.margin)
-            for f in in_order(true_partners, calls)
+            ExactPairs(place[own.name](f.row), place[other.name](f.partner), f.cos, f.margin)
+            for f in in_order(find_exact_pairs, calls)
         ]
 
-    def _is_found(self, pairs: Partners, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray:
-        total = len(self.starts)
-        calls = [(self.job, self.names, p, total, rows_a, rows_b) for p in range(total)]
-        edges = np.concatenate(in_order(found_among, calls))
+    def _is_found(self, pairs: ExactPairs, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray:
+        calls = [(self.job, part, rows_a, rows_b) for part in self._parts]
+        edges = np.concatenate(in_order(edges_touching, calls))
         known = self._keys(self._place_a(edges["a"]), self._place_b(edges["b"]))
         low, high = np.minimum(pairs.row, pairs.partner), np.maximum(pairs.row, pairs.partner)
         return np.isin(self._keys(low, high), known)
@@ -247,42 +265,46 @@ class CellJoin:
         """One number for a pair of places, the smaller first."""
         return low * np.int64(self.offset_b + len(self.first_b)) + high
 
-    def _margin(self, looked: Looked, aim: float, margin: float) -> float:
+    def _margin(self, check: ExactCheck, aim: float, margin: float) -> float:
         """The margin at which that share is found: of all pairs and of each band."""
-        pairs = looked.pairs
-        weight = pair_shares(looked.sample, looked.everyone, pairs.row, pairs.partner)
-        # A pair may be missed although its margin says it is met: the home of a row between two
-        # cells is a matter of the last bits. It asks for more, so that no attempt is like another.
+        pairs = check.pairs
+        weight = pair_weights(check.sample, check.population, pairs.row, pairs.partner)
+        # A pair may be missed although its margin is reached: the home cell of a row between two
+        # cells depends on the last bits. Such a pair requires more, so that every attempt widens.
         floor = max(margin, 0.0)
-        needed = np.where(pairs.margin > floor, pairs.margin, 2 * floor + LEAST_WIDENING)
-        needed[looked.is_found] = 0.0
-        band = bands_of(pairs.cos, self.job.threshold)
+        needed = np.where(pairs.margin > floor, pairs.margin, 2 * floor + MIN_WIDENING)
+        needed[check.is_found] = 0.0
+        band = cosine_bands(pairs.cos, self.job.threshold)
         large = np.flatnonzero(np.bincount(band) >= TUNED_PAIRS).tolist()
         chosen = [np.ones(len(band), bool), *(band == number for number in large)]
-        return max(margin_for(needed[own], weight[own], aim) for own in chosen)
+        return max(margin_for_recall(needed[own], weight[own], aim) for own in chosen)
 
-    def _certificate(self, looked: Looked, bands: np.ndarray, alpha: float) -> dict[str, Any]:
-        pairs, is_missed = looked.pairs, ~looked.is_found
-        band = bands_of(pairs.cos, self.job.threshold)
+    def _certificate(
+        self, check: ExactCheck, bands: np.ndarray, alpha: float, margin: float
+    ) -> Certificate:
+        pairs, is_missed = check.pairs, ~check.is_found
+        band = cosine_bands(pairs.cos, self.job.threshold)
 
-        def recall(chosen: np.ndarray, num_found: int) -> Recall:
+        def recall(chosen: np.ndarray, num_found: int) -> RecallEstimate:
             lost = chosen & is_missed
-            missed = Missed(row=pairs.row[lost], partner=pairs.partner[lost])
-            return certify(
-                looked.sample, looked.everyone, missed, num_found, int(chosen.sum()), alpha=alpha
+            missed = MissedPairs(row=pairs.row[lost], partner=pairs.partner[lost])
+            return estimate_recall(
+                check.sample, check.population, missed, num_found, int(chosen.sum()), alpha=alpha
             )
 
         everything = np.ones(len(band), bool)
-        return {
+        return Certificate(
             **asdict(recall(everything, int(bands.sum()))),
-            "confidence": 1 - alpha,
-            "rows_sampled": len(looked.sample.rows),
-            "rows": len(looked.everyone.size),
-            "bands": [
-                {
-                    "from": round(self.job.threshold + number * BAND_WIDTH, 6),
+            confidence=1 - alpha,
+            rows_sampled=len(check.sample.rows),
+            rows=len(check.population.size),
+            bands=tuple(
+                Band(
+                    start=round(self.job.threshold + number * BAND_WIDTH, 6),
                     **asdict(recall(band == number, int(count))),
-                }
+                )
                 for number, count in enumerate(bands.tolist())
-            ],
-        }
+            ),
+            margin=margin,
+            cells=self.layout.cells.num_cells,
+        )

@@ -1,18 +1,28 @@
-"""When the certificate of an approximate join is good enough."""
+"""When the certificate of an approximate join is good enough, and its JSON."""
+
+import json
 
 import pytest
 
-from pipelines.artifacts.certificate import assured_recall, is_rare, reaches
+from pipelines.artifacts.certificate import Band, Certificate, max_missed
+from sbert_core.json_record import decode
+
+
+def recall_fields(found, missed, most_missed):
+    total = found + missed
+    value = found / total if total else 1.0
+    return {"found": found, "missed": missed, "most_missed": most_missed, "value": value, "low": 0}
 
 
 def certificate(found, missed, most_missed, rows, bands=()):
-    own = {"found": found, "most_missed": most_missed, "rows": rows, "bands": list(bands)}
-    total = found + missed
-    return own | {"value": found / total if total else 1.0}
+    fields = recall_fields(found, missed, most_missed)
+    return Certificate(
+        **fields, sampled=0, confidence=0.95, rows_sampled=rows, rows=rows, bands=tuple(bands)
+    )
 
 
 def band(found, missed, most_missed, sampled):
-    return certificate(found, missed, most_missed, 0) | {"sampled": sampled, "from": 0.9}
+    return Band(start=0.9, **recall_fields(found, missed, most_missed), sampled=sampled)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +41,26 @@ def band(found, missed, most_missed, sampled):
     ],
 )
 def test_certificate_reaches_a_target_of_99_percent(own, is_enough):
-    assert reaches(own, 0.99) == is_enough
+    assert own.reaches(0.99) == is_enough
 
 
 def test_assured_recall_is_the_lower_limit_where_pairs_are_many():
     many = certificate(9000, 100, 1000, 50_000)
-    assert assured_recall(many) == pytest.approx(0.9) and not is_rare(many)
+    assert many.assured_recall == pytest.approx(0.9) and not many.is_rare
     few = certificate(10, 0, 30, 50_000)
-    assert assured_recall(few) == pytest.approx(1 - 30 / 5000) and is_rare(few)
+    assert few.assured_recall == pytest.approx(1 - 30 / 5000) and few.is_rare
+
+
+RECALL = {"found": 90, "missed": 10.5, "most_missed": 30.0, "value": 0.9, "low": 0.75, "high": 1.0}
+RECALL |= {"sampled": 40}
+FIELDS = {"confidence": 0.95, "rows_sampled": 8, "rows": 9, "bands": [{"from": 0.9, **RECALL}]}
+
+
+@pytest.mark.parametrize("has_limit", [True, False])  # certificates of version 0.1 lack it
+def test_certificate_from_json_gives_the_same_bytes_again(has_limit):
+    fields = {**RECALL, **FIELDS, "margin": 0.25, "cells": 12}
+    if not has_limit:
+        fields.pop("most_missed")
+    own = decode(Certificate, fields, "certificate.json")
+    assert own.to_json() == (json.dumps(fields, indent=1) + "\n").encode()
+    assert max_missed(own) == pytest.approx(30.0)

@@ -9,7 +9,7 @@ from support.synthetic import write_vectors
 from pipelines.artifacts.reader import Artifact
 from pipelines.pairs import job as pairs_job
 from pipelines.pairs.spec import PairsSpec
-from sbert_core.join.bounded import cosines
+from sbert_core.join.bounded import paired_cosines
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 DIM = 6
@@ -49,7 +49,7 @@ class Corpus:
         ids = np.concatenate([names.to_numpy(zero_copy_only=False) for names, _ in self.files])
         rows = np.concatenate([vectors for _, vectors in self.files])
         a, b = np.triu_indices(len(rows), 1)
-        cos = cosines(rows[a], rows[b])
+        cos = paired_cosines(rows[a], rows[b])
         reach = cos >= np.float32(THRESHOLD)
         return {
             tuple(sorted((ids[i], ids[j]))): float(c)

@@ -1,4 +1,4 @@
-"""`sbert pairs --method ivf`: what its certificate says is true of the pairs that are published."""
+"""`sbert pairs --method ivf`: its certificate is true of the pairs that are published."""
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,7 +10,7 @@ from pipelines.artifacts.reader import Artifact
 from pipelines.pairs import job as pairs_job
 from pipelines.pairs.spec import PairsSpec
 from pipelines.run import gates
-from sbert_core.join.bounded import cosines
+from sbert_core.join.bounded import paired_cosines
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 THRESHOLD = 0.9
@@ -46,7 +46,7 @@ def true_pairs(rows, least, below=2.0):
     for first in range(0, len(rows), 1000):
         a, b = np.nonzero(rows[first : first + 1000] @ rows.T >= least - 1e-5)
         a, b = a[a + first < b] + first, b[a + first < b]
-        cos = cosines(rows[a], rows[b])
+        cos = paired_cosines(rows[a], rows[b])
         is_right = (cos >= np.float32(least)) & (cos < below) & (rows[a] != rows[b]).any(axis=1)
         found |= set(zip(a[is_right].tolist(), b[is_right].tolist(), strict=True))
     return found
@@ -76,8 +76,8 @@ def test_certificate_of_repeated_rows_counts_published_pairs(tmp_path, ray_addre
     want = {(a, b) for a, b in true_pairs(rows, THRESHOLD) if is_written[a] and is_written[b]}
     found = published_pairs(tmp_path / "p", rows)
     assert found < want, "the corpus is to be hard enough for a miss"
-    assert (certificate["found"], certificate["missed"]) == (len(found), len(want - found))
-    assert certificate["low"] == certificate["value"] == len(found) / len(want)
+    assert (certificate.found, certificate.missed) == (len(found), len(want - found))
+    assert certificate.low == certificate.value == len(found) / len(want)
 
 
 def test_recall_of_the_lowest_band_that_can_be_reached_is_reached(tmp_path, ray_address):
@@ -88,7 +88,7 @@ def test_recall_of_the_lowest_band_that_can_be_reached_is_reached(tmp_path, ray_
     hard = unit(rng.standard_normal((300, 24)))
     rows = rng.permutation(np.concatenate([easy, hard, partners(rng, hard, 0.905)]))
     report = join_cells(rows, tmp_path, ray_address, recall=0.95)
-    assert report.certificate is not None and report.certificate["bands"][0]["value"] >= 0.95
+    assert report.certificate is not None and report.certificate.bands[0].value >= 0.95
     want = true_pairs(rows, THRESHOLD, THRESHOLD + 0.02)
     assert len(want & published_pairs(tmp_path / "p", rows)) >= 0.95 * len(want) > 250
 
@@ -107,9 +107,9 @@ def test_corpus_without_pairs_is_certified_by_how_many_may_be_missing(
     report = join_cells(clean_rows, tmp_path, ray_address, recall=0.95)
     certificate = report.certificate
     assert certificate is not None and report.method == "ivf" and report.pairs == 0
-    assert (certificate["found"], certificate["missed"], certificate["low"]) == (0, 0, 0)
-    assert 0 < certificate["most_missed"] <= 0.05 * 300
-    [gate] = gates.gates_of({"min_recall": 0.95}, {"pairs": report})
+    assert (certificate.found, certificate.missed, certificate.low) == (0, 0, 0)
+    assert 0 < certificate.most_missed <= 0.05 * 300
+    [gate] = gates.measure_gates({"min_recall": 0.95}, {"pairs": report})
     assert gate.is_met
 
 
