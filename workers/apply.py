@@ -2,19 +2,20 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sbert_core.corpus.drop_rows import write_without
+from sbert_core.corpus.drop_rows import write_without_rows
 from sbert_core.corpus.files import CorpusFile, Format
-from sbert_core.corpus.formats import whole_table
-from sbert_core.corpus.parquet import opened
+from sbert_core.corpus.formats import read_table
+from sbert_core.corpus.parquet import open_parquet
 from sbert_core.corpus.records import count_rows
+from sbert_core.data_file import DataFile
+from sbert_core.json_record import decode, encode
 from sbert_core.storage import Storage, storage_at
 
 HASHED_BYTES = 8 * 2**20
@@ -39,7 +40,7 @@ class ApplyJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedRows:
     """Ids of all rows that go, or their numbers by file."""
 
     ids: pa.Array
@@ -47,11 +48,11 @@ class Removed:
 
 
 def apply_to_file(
-    job: ApplyJob, file: CorpusFile, removed: Removed, before: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Write the file, or link the one of the last generation if it is the same; a note of it.
+    job: ApplyJob, file: CorpusFile, removed: RemovedRows, previous: DataFile | None
+) -> DataFile:
+    """Write the file without its removed rows, or link the last generation's if it is the same.
 
-    before: what the published manifest lists under the file's name.
+    previous: what the published manifest lists for this file. Leaves a note that a rerun takes up.
     """
     source, out = storage_at(job.corpus), storage_at(job.out)
     if job.id_column is None:
@@ -60,57 +61,68 @@ def apply_to_file(
         ids = _ids(source, file, job.id_column)
         goes = pc.is_in(ids.cast(removed.ids.type), removed.ids)
         rows, num_rows = np.flatnonzero(goes.to_numpy(zero_copy_only=False)), len(ids)
-    made_from = {
+    made_from: dict[str, object] = {
         **asdict(file),
         "removed": len(rows),
         "removed_sha256": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest(),
     }
     name = f"{job.data}/{file.path}"
-    if before is not None and _is_same(out, before, made_from):
-        out.link(before["path"], name)
-        note = {**before, "path": name}
+    if previous is not None and _is_same(out, previous, made_from):
+        out.link(previous.path, name)
+        made = replace(previous, path=name)
     else:
-        made_from["rows"] = _num_rows(source, file) if num_rows is None else num_rows
-        written = _write(source, out, file, rows, made_from["rows"], name)
-        note = {"path": name, **written, "source": made_from}
-    out.put(job.note_name(file), json.dumps(note).encode())
-    return note
+        num_rows = _num_rows(source, file) if num_rows is None else num_rows
+        made = _write(source, out, file, rows, num_rows, name)
+        made = replace(made, source={**made_from, "rows": num_rows})
+    out.put(job.note_name(file), json.dumps(encode(made)).encode())
+    return made
 
 
-def _is_same(out: Storage, before: dict[str, Any], made_from: dict[str, Any]) -> bool:
+def read_note(job: ApplyJob, file: CorpusFile) -> DataFile | None:
+    """What an earlier run made of the file, if that is still there."""
+    out = storage_at(job.out)
+    name = job.note_name(file)
+    if out.stat(name) is None:
+        return None
+    note = decode(DataFile, json.loads(out.read(name)), name)
+    found = out.stat(note.path)
+    return note if found is not None and found.size == note.bytes else None
+
+
+def _is_same(out: Storage, previous: DataFile, made_from: dict[str, object]) -> bool:
     """Was it made of the same file and rows, and is it still what was published?"""
-    source, found = before["source"], out.stat(before["path"])
-    if not made_from.items() <= source.items() or found is None or found.size != before["bytes"]:
+    source, found = previous.source, out.stat(previous.path)
+    if not made_from.items() <= source.items() or found is None or found.size != previous.bytes:
         return False
-    if before["rows"] + source["removed"] != source["rows"]:
+    if previous.rows + previous.source_count("removed") != previous.source_count("rows"):
         return False
     sha256 = hashlib.sha256()
-    with out.open(before["path"]) as file:
+    with out.open(previous.path) as file:
         while data := file.read(HASHED_BYTES):
             sha256.update(data)
-    return sha256.hexdigest() == before["sha256"]
+    return sha256.hexdigest() == previous.sha256
 
 
 def _write(
     source: Storage, out: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, name: str
-) -> dict[str, Any]:
+) -> DataFile:
     with out.work_folder() as folder:
         path = Path(folder) / "kept"
-        num_kept = write_without(source, file, rows, num_rows, path)
+        num_kept = write_without_rows(source, file, rows, num_rows, path)
         with path.open("rb") as made:
             sha256 = hashlib.file_digest(made, "sha256").hexdigest()
         size = path.stat().st_size
         out.put_file(name, path)
-    return {"rows": num_kept, "sha256": sha256, "bytes": size}
+    return DataFile(path=name, rows=num_kept, sha256=sha256, bytes=size)
 
 
 def _ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:
-    ids = whole_table(source, file, [column])[column].combine_chunks()
+    ids = read_table(source, file, [column])[column].combine_chunks()
     return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
 
 
 def _num_rows(source: Storage, file: CorpusFile) -> int:
     if file.format is Format.PARQUET:
-        with opened(source, file.path) as parquet:
+        with open_parquet(source, file.path) as parquet:
             return parquet.metadata.num_rows
     return count_rows(source, file)

@@ -2,27 +2,47 @@
 
 import io
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sbert_core.data_file import DataFile
 from sbert_core.encoder import Encoder
 from sbert_core.storage import Storage, storage_at
 from sbert_core.training.examples import NEGATIVE, text_keys
-from sbert_core.training.hard_negatives import Answers, Guards, HardNegatives
+from sbert_core.training.hard_negatives import Guards, HardNegatives, KnownAnswers
 from sbert_core.vectors.part import put_table
-from workers.common.model_cache import fetched
+from workers.common.model_cache import fetch_model
 
 QUERY_BLOCK = 1024
 CANDIDATE_BLOCK = 8192
+QUERY, ANSWER = "query", "positive"  # columns of a shard, and folders of their vectors
+TOO_FEW = "too few candidates pass the guards"
+
+
+class ShardKeys(NamedTuple):
+    """Keys of a shard's queries and answers, one each per row."""
+
+    query: np.ndarray
+    answer: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class MinedShard:
+    """The written shard, and the file of rows with too few candidates, if there are any."""
+
+    file: DataFile
+    left_out: DataFile | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MineJob:
-    """What is the same for all shards of one split.
+    """Settings shared by all shards of one split.
 
     shards: names of the split's files in `source`, in order.
+    work: folder inside `out` for vectors.
     """
 
     source: str
@@ -36,97 +56,107 @@ class MineJob:
 
     @property
     def storage(self) -> Storage:
+        """Where the new artifact lies."""
         return storage_at(self.out)
 
     def rows(self, shard: int) -> pa.Table:
+        """The rows of a shard."""
         with pq.ParquetFile(
             pa.BufferReader(storage_at(self.source).buffer(self.shards[shard]))
         ) as file:
             return file.read()
 
-    def array_name(self, shard: int, kind: str) -> str:
-        return f"{self.work}/{kind}/{self.shards[shard].rpartition('/')[2]}.npy"
+    def array_name(self, shard: int, role: str) -> str:
+        """File of the vectors of a shard's queries or answers."""
+        return f"{self.work}/{role}/{self.shards[shard].rpartition('/')[2]}.npy"
 
-    def array(self, shard: int, kind: str) -> np.ndarray:
-        return np.load(io.BytesIO(self.storage.read(self.array_name(shard, kind))))
+    def read_vectors(self, shard: int, role: str) -> np.ndarray:
+        """Vectors that `write_vectors` wrote."""
+        vectors: np.ndarray = np.load(io.BytesIO(self.storage.read(self.array_name(shard, role))))
+        return vectors
 
-    def keep(self, shard: int, kind: str, values: np.ndarray) -> None:
+    def write_vectors(self, shard: int, role: str, vectors: np.ndarray) -> None:
+        """Keep the vectors of a shard's queries or answers."""
         sink = io.BytesIO()
-        np.save(sink, values)
-        self.storage.put(self.array_name(shard, kind), sink.getvalue())
+        np.save(sink, vectors)
+        self.storage.put(self.array_name(shard, role), sink.getvalue())
 
 
-def embed_shard(job: MineJob, shard: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of a shard's queries and answers, kept in files; their keys."""
+def embed_shard(job: MineJob, shard: int) -> ShardKeys:
+    """Write the vectors of a shard's queries and answers; returns the keys of the texts."""
     rows = job.rows(shard)
-    texts = {"query": rows["query"].to_pylist(), "positive": rows["positive"].to_pylist()}
-    if job.storage.stat(job.array_name(shard, "positive")) is None:
-        encoder = Encoder.load(fetched(job.model), threads=1)
-        prompts = {"query": encoder.query_prompt, "positive": encoder.document_prompt}
-        for role in ("query", "positive"):  # the second says that both are there
-            job.keep(shard, role, encoder.encode(texts[role], prompt=prompts[role]))
-    return text_keys(texts["query"]), text_keys(texts["positive"])
+    texts = {role: rows[role].to_pylist() for role in (QUERY, ANSWER)}
+    # Queries are written first, so the file of answers means that both exist.
+    if job.storage.stat(job.array_name(shard, ANSWER)) is None:
+        encoder = Encoder.load(fetch_model(job.model), threads=1)
+        prompts = {QUERY: encoder.query_prompt, ANSWER: encoder.document_prompt}
+        for role in (QUERY, ANSWER):
+            job.write_vectors(shard, role, encoder.encode(texts[role], prompt=prompts[role]))
+    return ShardKeys(text_keys(texts[QUERY]), text_keys(texts[ANSWER]))
 
 
 def mine_shard(
-    job: MineJob,
-    shard: int,
-    keys: list[tuple[np.ndarray, np.ndarray]],
-    is_candidate: list[np.ndarray],
-) -> tuple[dict, int, dict | None]:
-    """Write a shard with negatives; its file, how many rows have too few, and those rows' file."""
-    query, answer = job.array(shard, "query"), job.array(shard, "positive")
-    answers = Answers(np.concatenate([q for q, _ in keys]), np.concatenate([a for _, a in keys]))
-    place_QK = np.empty((len(query), job.num_negatives), np.int64)
-    first_place = np.cumsum([0, *(len(q) for q, _ in keys)])
+    job: MineJob, shard: int, keys: list[ShardKeys], is_candidate: list[np.ndarray]
+) -> MinedShard:
+    """Find the hard negatives of a shard's queries among the answers of all shards; write it.
+
+    keys: of every shard. is_candidate: of every shard, whether a row's answer is a candidate.
+    """
+    query = job.read_vectors(shard, QUERY)
+    answer = job.read_vectors(shard, ANSWER)
+    answers = KnownAnswers(
+        np.concatenate([own.query for own in keys]), np.concatenate([own.answer for own in keys])
+    )
+    row_QK = np.empty((len(query), job.num_negatives), np.int64)
+    first_row = np.cumsum([0, *(len(own.query) for own in keys)])
     for start in range(0, len(query), QUERY_BLOCK):
         block = slice(start, start + QUERY_BLOCK)
-        found = HardNegatives(
-            query[block], answer[block], keys[shard][0][block], answers,
+        hardest = HardNegatives(
+            query[block], answer[block], keys[shard].query[block], answers,
             job.num_negatives, job.guards,
         )  # fmt: skip
         for other in range(len(job.shards)):
-            vectors = job.array(other, "positive")
-            chosen = np.flatnonzero(is_candidate[other])
-            for first in range(0, len(chosen), CANDIDATE_BLOCK):
-                rows = chosen[first : first + CANDIDATE_BLOCK]
-                found.add(vectors[rows], keys[other][1][rows], first_place[other] + rows)
-        place_QK[block] = found.place_QK
-    return _written(job, shard, place_QK, first_place)
+            vectors = job.read_vectors(other, ANSWER)
+            candidates = np.flatnonzero(is_candidate[other])
+            for first in range(0, len(candidates), CANDIDATE_BLOCK):
+                rows = candidates[first : first + CANDIDATE_BLOCK]
+                hardest.add(vectors[rows], keys[other].answer[rows], first_row[other] + rows)
+        row_QK[block] = hardest.row_QK
+    return _write_shard(job, shard, row_QK, first_row)
 
 
-def _written(
-    job: MineJob, shard: int, place_QK: np.ndarray, first_place: np.ndarray
-) -> tuple[dict, int, dict | None]:
-    has_all = (place_QK >= 0).all(axis=1)
+def _write_shard(job: MineJob, shard: int, row_QK: np.ndarray, first_row: np.ndarray) -> MinedShard:
+    """Write a shard's rows with the texts of their negatives, and those that have too few.
+
+    row_QK: rows of the whole split. first_row: number of each shard's first row in it.
+    """
+    has_all = (row_QK >= 0).all(axis=1)
     rows = job.rows(shard)
     kept = rows.filter(pa.array(has_all))
-    places = place_QK[has_all]
-    texts = _texts_at(job, places.reshape(-1), first_place)
-    for number in range(job.num_negatives):
+    texts = _read_answers(job, row_QK[has_all].reshape(-1), first_row)
+    negatives = [f"{NEGATIVE}{number + 1}" for number in range(job.num_negatives)]
+    for number, name in enumerate(negatives):
         column = pa.array(texts[number :: job.num_negatives], pa.string())
-        kept = kept.append_column(f"{NEGATIVE}{number + 1}", column)
-    names = ["query", "positive", *(f"{NEGATIVE}{n + 1}" for n in range(job.num_negatives))]
+        kept = kept.append_column(name, column)
+    names = [QUERY, ANSWER, *negatives]
     kept = kept.select([*names, *(n for n in kept.column_names if n not in names)])
     label = job.shards[shard].rpartition("/")[2].rpartition("-")[0]
-    made = put_table(job.storage, f"data/{job.generation}/{label}", kept)
+    written = put_table(job.storage, f"data/{job.generation}/{label}", kept)
     bad = rows.filter(pa.array(~has_all))
     if not bad.num_rows:
-        return made, 0, None
-    reason = pa.array(["too few candidates pass the guards"] * bad.num_rows, pa.string())
-    left_out = put_table(
-        job.storage, f"_quarantine/{job.generation}/{label}", bad.append_column("reason", reason)
-    )
-    return made, bad.num_rows, left_out
+        return MinedShard(written, None)
+    bad = bad.append_column("reason", pa.array([TOO_FEW] * bad.num_rows, pa.string()))
+    left_out = put_table(job.storage, f"_quarantine/{job.generation}/{label}", bad)
+    return MinedShard(written, left_out)
 
 
-def _texts_at(job: MineJob, places: np.ndarray, first_place: np.ndarray) -> list[str]:
-    """Answers at places of the whole split, one shard's texts in memory at a time."""
-    shard = np.searchsorted(first_place, places, side="right") - 1
-    texts: list[str] = [""] * len(places)
+def _read_answers(job: MineJob, rows: np.ndarray, first_row: np.ndarray) -> list[str]:
+    """Answers at rows of the whole split, one shard's texts in memory at a time."""
+    shard = np.searchsorted(first_row, rows, side="right") - 1
+    texts: list[str] = [""] * len(rows)
     for number in np.unique(shard).tolist():
-        mine = np.flatnonzero(shard == number)
-        column = job.rows(number)["positive"].take(pa.array(places[mine] - first_place[number]))
-        for place, text in zip(mine.tolist(), column.to_pylist(), strict=True):
-            texts[place] = text
+        positions = np.flatnonzero(shard == number)
+        column = job.rows(number)[ANSWER].take(pa.array(rows[positions] - first_row[number]))
+        for position, text in zip(positions.tolist(), column.to_pylist(), strict=True):
+            texts[position] = text
     return texts

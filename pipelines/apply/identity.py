@@ -8,24 +8,24 @@ import pyarrow.compute as pc
 
 from pipelines.apply.spec import ApplySpec
 from pipelines.artifacts.ids import check_parts, read_columns
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.reader import Artifact, ClustersArtifact, VectorsArtifact
+from sbert_core.corpus.errors import ChangedFile
 from sbert_core.corpus.files import Corpus, find_corpus, refuse_overlap
-from sbert_core.corpus.text_lookup import ChangedFile
 from sbert_core.digest import digest
-from workers.apply import Removed
+from workers.apply import RemovedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class ApplyIdentity:
     """These clusters, at this threshold, taken out of that corpus."""
 
-    clusters: Artifact
-    vectors: Artifact
+    clusters: ClustersArtifact
+    vectors: VectorsArtifact
     threshold: float
     corpus: Corpus
 
     @classmethod
-    def of(cls, spec: ApplySpec) -> "Goal":
+    def of(cls, spec: ApplySpec) -> "ApplyIdentity":
         clusters = Artifact.clusters(spec.clusters)
         threshold = _threshold(spec, clusters)
         vectors = _vectors_of(clusters)
@@ -38,13 +38,13 @@ class Goal:
 
     @property
     def id_column(self) -> str | None:
-        return self.vectors.manifest.made_from["id_column"]
+        return self.vectors.manifest.inputs.id_column
 
     @property
     def generation(self) -> str:
         whole = {
             "clusters": [file.sha256 for file in self.clusters.manifest.files],
-            "vectors": self.clusters.manifest.made_from["vectors_files"],
+            "vectors": list(self.clusters.manifest.inputs.vectors_files),
             "threshold": self.threshold,
             "corpus": self.corpus.root,
             "files": [(file.path, file.size, file.version) for file in self.corpus.files],
@@ -52,7 +52,7 @@ class Goal:
         return digest(whole)[:16]
 
 
-def removed_rows(goal: Goal) -> Removed:
+def find_removed_rows(goal: ApplyIdentity) -> RemovedRows:
     """What the clusters say goes."""
     clusters, vectors = goal.clusters, goal.vectors
     check_parts(clusters, clusters.manifest.files)  # what they say goes is gone
@@ -61,7 +61,7 @@ def removed_rows(goal: Goal) -> Removed:
     goes = pc.invert(own["keep"])
     ids = own["id"].filter(goes).combine_chunks()
     if goal.id_column is not None:
-        return Removed(ids, {})
+        return RemovedRows(ids, {})
     # Clusters list rows in the order of the vectors.
     place = read_columns(vectors, ["file", "row"]).filter(goes)
     files, row = place["file"].combine_chunks().dictionary_encode(), place["row"].to_numpy()
@@ -72,11 +72,11 @@ def removed_rows(goal: Goal) -> Removed:
         path: row[order[low:high]]
         for path, low, high in zip(files.dictionary.to_pylist(), bounds, bounds[1:], strict=False)
     }
-    return Removed(ids[:0], rows)
+    return RemovedRows(ids[:0], rows)
 
 
-def _threshold(spec: ApplySpec, clusters: Artifact) -> float:
-    have = clusters.manifest.spec["thresholds"]
+def _threshold(spec: ApplySpec, clusters: ClustersArtifact) -> float:
+    have = clusters.manifest.settings.thresholds
     words = ", ".join(f"{own:g}" for own in have)
     if spec.threshold is None and len(have) > 1:
         raise ValueError(f"{spec.clusters} has clusters at {words}; choose one with --threshold")
@@ -86,10 +86,10 @@ def _threshold(spec: ApplySpec, clusters: Artifact) -> float:
     return wanted
 
 
-def _vectors_of(clusters: Artifact) -> Artifact:
-    source = clusters.manifest.made_from
-    vectors = Artifact.vectors(source["vectors"])
-    if [file.sha256 for file in vectors.manifest.files] != source["vectors_files"]:
+def _vectors_of(clusters: ClustersArtifact) -> VectorsArtifact:
+    inputs = clusters.manifest.inputs
+    vectors = Artifact.vectors(inputs.vectors)
+    if tuple(file.sha256 for file in vectors.manifest.files) != inputs.vectors_files:
         raise ValueError(
             f"{clusters.uri} is older than its vectors {vectors.uri}: they have changed since; "
             "find pairs and clusters again"
@@ -102,12 +102,10 @@ def _vectors_of(clusters: Artifact) -> Artifact:
     return vectors
 
 
-def _refuse_changed(corpus: Corpus, vectors: Artifact) -> None:
+def _refuse_changed(corpus: Corpus, vectors: VectorsArtifact) -> None:
     """Rows known by number mean nothing in a file that has changed."""
-    known = {f["path"]: (f["size"], f["version"]) for f in vectors.manifest.made_from["files"]}
+    known = {f.path: (f.size, f.version) for f in vectors.manifest.inputs.files}
     for file in corpus.files:
         if known.get(file.path, (file.size, file.version)) != (file.size, file.version):
-            raise ChangedFile(
-                f"{corpus.root}/{file.path} has changed since it was embedded, and its rows have "
-                "no ids of their own; embed it again"
-            )
+            reason = "has changed since it was embedded, and its rows have no ids; embed it again"
+            raise ChangedFile(corpus.root, file.path, reason)

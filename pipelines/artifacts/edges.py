@@ -6,18 +6,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.artifacts.ids import Rows, check_parts
+from pipelines.artifacts.ids import IdIndex, check_parts
 from pipelines.artifacts.layout import GROUPS
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.reader import PairsArtifact
 from sbert_core.join.bounded import Edges
 
 # Pairs looked up at a time. Every look-up hashes all ids again, so there are few; 8M pairs of ids
 # of 20 characters take 0.4 GB.
-LOOKED_UP = 8_000_000
+PAIRS_PER_LOOKUP = 8_000_000
 
 
-def read_edges(pairs: Artifact, rows: Rows, min_rerank: float | None) -> Edges:
-    """All pairs; without those that a cross-encoder scored below the least score."""
+def read_edges(pairs: PairsArtifact, rows: IdIndex, min_rerank: float | None) -> Edges:
+    """All pairs as edges between rows of the index.
+
+    min_rerank: pairs that a cross-encoder scored below it are left out. ValueError for pairs of
+    ids that the index lacks.
+    """
     check_parts(pairs, pairs.manifest.files)
     total = pairs.rows
     a, b, cos = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.float32)
@@ -28,7 +32,7 @@ def read_edges(pairs: Artifact, rows: Rows, min_rerank: float | None) -> Edges:
             is_good = pc.fill_null(pc.greater_equal(table["rerank"], min_rerank), True)
             table = table.filter(is_good)
         own = slice(filled, filled + table.num_rows)
-        a[own], b[own] = rows.numbers(table["id_a"]), rows.numbers(table["id_b"])
+        a[own], b[own] = rows.lookup(table["id_a"]), rows.lookup(table["id_b"])
         cos[own] = table["cos"].to_numpy()
         filled += table.num_rows
     if filled and min(a[:filled].min(), b[:filled].min()) < 0:
@@ -36,32 +40,33 @@ def read_edges(pairs: Artifact, rows: Rows, min_rerank: float | None) -> Edges:
     return Edges(a[:filled], b[:filled], cos[:filled])
 
 
-def read_groups(pairs: Artifact, rows: Rows) -> list[np.ndarray]:
-    """Rows of each group that is too large for pairs."""
-    check_parts(pairs, pairs.manifest.beside)
-    batches = list(pairs.beside(GROUPS))
+def read_groups(pairs: PairsArtifact, rows: IdIndex) -> list[np.ndarray]:
+    """Rows of each group of equal vectors that was too large to be expanded to pairs."""
+    check_parts(pairs, pairs.manifest.sidecars)
+    batches = list(pairs.sidecars(GROUPS))
     if not batches:
         return []
     table = pa.Table.from_batches(batches)
-    number = rows.numbers(table["id"])
-    speaker = rows.numbers(table["representative"])
-    return [np.sort(number[speaker == own]) for own in np.unique(speaker)]
+    number = rows.lookup(table["id"])
+    representative = rows.lookup(table["representative"])
+    return [np.sort(number[representative == own]) for own in np.unique(representative)]
 
 
-def above(edges: Edges, threshold: float) -> Edges:
+def filter_by_cosine(edges: Edges, threshold: float) -> Edges:
+    """Edges that reach a cosine."""
     reach = edges.cos >= np.float32(threshold)
     if reach.all():
         return edges
     return Edges(edges.a[reach], edges.b[reach], edges.cos[reach])
 
 
-def _tables(pairs: Artifact, columns: list[str]) -> Iterator[pa.Table]:
+def _tables(pairs: PairsArtifact, columns: list[str]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     number = 0
     for batch in pairs.read(columns):
         waiting.append(batch)
         number += batch.num_rows
-        if number >= LOOKED_UP:
+        if number >= PAIRS_PER_LOOKUP:
             yield pa.Table.from_batches(waiting)
             waiting, number = [], 0
     if waiting:

@@ -1,13 +1,21 @@
-"""How a job may end badly; each class carries the exit code of the command.
+"""How a job ends badly: classes that carry the exit code of the command and the facts of the case.
 
-A plain ValueError is an error in what the user gave (exit code 2); see `pipelines.cli.exit_codes`.
+Errors of core are mapped in `pipelines.cli.exit_codes`; a plain ValueError means that the user's
+input is wrong (exit code 2).
 """
 
 
 class IncompleteArtifact(RuntimeError):
-    """Rows are missing; nothing was published."""
+    """Rows in and rows out differ; nothing was published."""
 
     exit_code = 1
+
+    def __init__(self, place: str, rows_found: int, rows_expected: int) -> None:
+        super().__init__(
+            f"{place}: {rows_found} of {rows_expected} rows are accounted for; nothing was "
+            "published, repeat the command"
+        )
+        self.place, self.rows_found, self.rows_expected = place, rows_found, rows_expected
 
 
 class PartialWork(RuntimeError):
@@ -24,3 +32,48 @@ class GateFailed(RuntimeError):
 
 class TargetMissed(GateFailed):
     """No search effort reaches the requested recall."""
+
+
+class NotAnArtifact(FileNotFoundError):
+    """The place holds no manifest."""
+
+    exit_code = 2
+
+    def __init__(self, place: str, manifest: str) -> None:
+        super().__init__(f"{place} holds no published artifact (no {manifest})")
+        self.place = place
+
+
+class BrokenArtifact(ValueError):
+    """A manifest that cannot be one, or that does not fit its files."""
+
+    exit_code = 2
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"{place} is broken or of another version ({reason}); make the artifact again"
+        )
+        self.place, self.reason = place, reason
+
+
+class NewerFormat(ValueError):
+    """A manifest that a later version of this program wrote."""
+
+    exit_code = 2
+
+    def __init__(self, place: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{place} has manifest format {found}, this version reads up to {known}; upgrade "
+            "sbert-mill, or write to another --out"
+        )
+        self.place, self.found, self.known = place, found, known
+
+
+class WrongKind(ValueError):
+    """An artifact of one kind where another is needed."""
+
+    exit_code = 2
+
+    def __init__(self, place: str, found: str, wanted: str, remedy: str) -> None:
+        super().__init__(f"{place} holds {found}, not {wanted}; {remedy}")
+        self.place, self.found, self.wanted = place, found, wanted

@@ -1,4 +1,4 @@
-"""Rows of a vectors artifact, numbered by id, with the columns that rules ask for."""
+"""Rows of a vectors artifact, numbered by id, and columns of any artifact by row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,25 +7,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.artifacts.manifest import DataFile
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.reader import AnyArtifact, VectorsArtifact
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.formats import whole_table
-from sbert_core.large_strings import take_narrow, wide_array, wide_schema
+from sbert_core.corpus.formats import read_table
+from sbert_core.data_file import DataFile
+from sbert_core.large_strings import take_narrow, widen_array, widen_schema
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reader import check_part, columns_schema
+from sbert_core.vectors.reader import check_part, read_part_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """ids: rising, of a wide type. id_type: of the artifact. place: where each row stands in it."""
+class IdIndex:
+    """Rows numbered in the order of their ids.
+
+    ids: rising, of a wide type. place: the position of each row in the artifact. id_type: of the
+    artifact.
+    """
 
     ids: pa.Array
     place: np.ndarray
     id_type: pa.DataType
 
     @classmethod
-    def of(cls, vectors: Artifact) -> "Rows":
+    def of(cls, vectors: VectorsArtifact) -> "IdIndex":
+        """Read and sort the ids of all rows."""
         ids = read_wide_columns(vectors, ["id"])["id"].combine_chunks()
         order = pc.sort_indices(ids)
         id_type = _schema(vectors, ["id"]).field("id").type
@@ -34,9 +39,9 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def numbers(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """The number of each id; -1 for an unknown one."""
-        ids = wide_array(ids)
+    def lookup(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """The row number of each id, int32; -1 for an unknown one."""
+        ids = widen_array(ids)
         if pa.types.is_integer(self.ids.type):
             known, asked = self.ids.to_numpy(), pc.fill_null(ids, 0).to_numpy(zero_copy_only=False)
             found = np.searchsorted(known, asked)
@@ -47,43 +52,47 @@ class Rows:
         return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
     def published_ids(self, numbers: np.ndarray | pa.Array) -> pa.ChunkedArray:
-        """Ids of some rows, of the artifact's own type; null for null."""
+        """Ids of some rows, of the type they have in the artifact; null for null."""
         places = pa.array(numbers) if isinstance(numbers, np.ndarray) else numbers
         return take_narrow(self.ids, places, self.id_type)
 
 
-def check_parts(artifact: Artifact, files: Sequence[DataFile]) -> None:
-    """Refuse files that are not those the manifest lists."""
+def check_parts(artifact: AnyArtifact, files: Sequence[DataFile]) -> None:
+    """Check the sha256 of files of an artifact; BrokenPart names one that differs."""
     storage = storage_at(artifact.uri)
     for file in files:
         check_part(storage, file.path, file.sha256)
 
 
-def read_column(artifact: Artifact, name: str) -> pa.Array:
+def read_column(artifact: AnyArtifact, name: str) -> pa.Array:
     """One column of all rows, in order."""
     return read_columns(artifact, [name])[name].combine_chunks()
 
 
-def read_columns(artifact: Artifact, names: Sequence[str]) -> pa.Table:
+def read_columns(artifact: AnyArtifact, names: Sequence[str]) -> pa.Table:
+    """Some columns of all rows, in order."""
     return pa.Table.from_batches(artifact.read(names), _schema(artifact, names))
 
 
-def read_wide_columns(artifact: Artifact, names: Sequence[str]) -> pa.Table:
+def read_wide_columns(artifact: AnyArtifact, names: Sequence[str]) -> pa.Table:
     """The same, of types that hold the texts of any number of rows in one array."""
-    schema = wide_schema(_schema(artifact, names))
+    schema = widen_schema(_schema(artifact, names))
     return pa.Table.from_batches((batch.cast(schema) for batch in artifact.read(names)), schema)
 
 
-def _schema(artifact: Artifact, names: Sequence[str]) -> pa.Schema:
-    # The manifest has types as words, and not every type has one Arrow understands.
-    schema = columns_schema(storage_at(artifact.uri), artifact.manifest.files[0].path)
+def _schema(artifact: AnyArtifact, names: Sequence[str]) -> pa.Schema:
+    # The manifest has types as texts, and Arrow cannot parse those of every type.
+    schema = read_part_schema(storage_at(artifact.uri), artifact.manifest.files[0].path)
     return pa.schema([schema.field(name) for name in names])
 
 
 def rule_columns(
-    names: Sequence[str], vectors: Artifact, rows: Rows, metadata: str | None
+    names: Sequence[str], vectors: VectorsArtifact, rows: IdIndex, metadata: str | None
 ) -> pa.Table:
-    """Columns by row: those of the vectors, the others of the metadata, null for ids it lacks."""
+    """Columns of keep rules by row: of the vectors where they have them, else of the metadata.
+
+    metadata: a corpus with ids; null for ids it lacks. ValueError for a column that neither has.
+    """
     carried = [name for name in names if name in vectors.manifest.schema]
     missing = [name for name in names if name not in vectors.manifest.schema]
     found: dict[str, pa.ChunkedArray] = {}
@@ -102,15 +111,15 @@ def rule_columns(
 
 
 def _metadata(
-    place: str, names: Sequence[str], vectors: Artifact, rows: Rows
+    place: str, names: Sequence[str], vectors: VectorsArtifact, rows: IdIndex
 ) -> dict[str, pa.ChunkedArray]:
     corpus = find_corpus(place)
-    id_name = vectors.manifest.made_from["id_column"] or "id"
+    id_name = vectors.manifest.inputs.id_column or "id"
     wanted = [id_name, *names]
     tables = [
-        whole_table(corpus.storage, file, wanted, [id_name]).select(wanted) for file in corpus.files
+        read_table(corpus.storage, file, wanted, [id_name]).select(wanted) for file in corpus.files
     ]
     table = pa.concat_tables(tables, promote_options="permissive")
-    table = table.cast(wide_schema(table.schema))
+    table = table.cast(widen_schema(table.schema))
     number = pc.index_in(rows.ids, table[id_name].cast(rows.ids.type).combine_chunks())
     return {name: table[name].take(number) for name in names}

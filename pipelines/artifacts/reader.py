@@ -7,65 +7,88 @@ Out: Artifact: its manifest, and its rows as record batches.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from pipelines.artifacts.manifest import DataFile, Manifest
+from pipelines.artifacts.errors import NotAnArtifact, WrongKind
+from pipelines.artifacts.kinds import CLUSTERS, INDEX, PAIRS, SHARDS, VECTORS, Kind
+from pipelines.artifacts.manifest import (
+    AnyManifest,
+    ClustersManifest,
+    IndexManifest,
+    Manifest,
+    PairsManifest,
+    ShardsManifest,
+    VectorsManifest,
+    read_manifest,
+)
 from sbert_core.corpus.published import DATA, MANIFEST
+from sbert_core.data_file import DataFile
 from sbert_core.storage import storage_at
-from sbert_core.vectors.reader import part_batches
-from sbert_core.vectors.row_ranges import Piece
+from sbert_core.vectors.reader import stream_part
+from sbert_core.vectors.row_ranges import RowRange
 from sbert_core.vectors.table import VectorTable
 
 READ_ROWS = 8192
+Listed = TypeVar("Listed", bound=AnyManifest, covariant=True)
+Settings = TypeVar("Settings")
+Inputs = TypeVar("Inputs")
+Metrics = TypeVar("Metrics")
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """A published artifact, opened for reading."""
+class Artifact(Generic[Listed]):
+    """A published artifact, opened for reading.
+
+    >>> Artifact.open("vectors").rows  # doctest: +SKIP
+    60000
+    """
 
     uri: str
-    manifest: Manifest
+    manifest: Listed
 
-    @classmethod
-    def open(cls, place: str | Path) -> "Artifact":
+    @staticmethod
+    def open(place: str | Path) -> "AnyArtifact":
+        """An artifact of any kind; NotAnArtifact where there is none."""
         storage = storage_at(place)
         if storage.stat(MANIFEST) is None:
-            raise FileNotFoundError(f"{place} holds no published artifact (no {MANIFEST})")
-        return cls(storage.uri, Manifest.from_json(storage.read(MANIFEST), place))
+            raise NotAnArtifact(str(place), MANIFEST)
+        return Artifact(storage.uri, read_manifest(storage.read(MANIFEST), place))
 
-    @classmethod
-    def vectors(cls, place: str | Path) -> "Artifact":
-        """Vectors, and at least one."""
-        found = cls._of_kind(place, "vectors", "embed")
+    @staticmethod
+    def vectors(place: str | Path) -> "VectorsArtifact":
+        """Vectors, at least one; WrongKind for another kind."""
+        found = _open_kind(place, VECTORS)
         if not found.rows:
             raise ValueError(f"{place} holds no rows; embed a corpus that has some")
         return found
 
-    @classmethod
-    def pairs(cls, place: str | Path) -> "Artifact":
-        """All pairs of one corpus above a threshold."""
-        found = cls._of_kind(place, "pairs", "pairs")
-        if "b" in found.manifest.made_from or found.manifest.spec["top_k"] is not None:
-            kind = "of two corpora" if "b" in found.manifest.made_from else "of nearest rows"
+    @staticmethod
+    def pairs(place: str | Path) -> "PairsArtifact":
+        """All pairs of one corpus above a threshold; other pairs are refused."""
+        found = _open_kind(place, PAIRS)
+        if (reason := other_pairs(found.manifest)) is not None:
             raise ValueError(
-                f"{place} holds pairs {kind}; give all pairs of one corpus: sbert pairs VECTORS "
+                f"{place} holds pairs {reason}; give all pairs of one corpus: sbert pairs VECTORS "
                 "--threshold T"
             )
         return found
 
-    @classmethod
-    def clusters(cls, place: str | Path) -> "Artifact":
-        return cls._of_kind(place, "clusters", "cluster")
+    @staticmethod
+    def clusters(place: str | Path) -> "ClustersArtifact":
+        """Clusters; WrongKind for another kind."""
+        return _open_kind(place, CLUSTERS)
 
-    @classmethod
-    def _of_kind(cls, place: str | Path, kind: str, command: str) -> "Artifact":
-        found = cls.open(place)
-        if found.manifest.kind != kind:
-            raise ValueError(
-                f"{place} holds {found.manifest.kind}, not {kind}; make some with sbert {command}"
-            )
-        return found
+    @staticmethod
+    def index(place: str | Path) -> "IndexArtifact":
+        """An index; WrongKind for another kind."""
+        return _open_kind(place, INDEX)
+
+    @staticmethod
+    def shards(place: str | Path) -> "ShardsArtifact":
+        """Training shards; WrongKind for another kind."""
+        return _open_kind(place, SHARDS)
 
     @property
     def folder(self) -> str:
@@ -77,15 +100,16 @@ class Artifact:
         return self.manifest.rows
 
     @property
-    def pieces(self) -> list[Piece]:
+    def row_ranges(self) -> list[RowRange]:
         """All rows, file by file."""
         return [
-            Piece(file.path, file.sha256, file.rows) for file in self.manifest.files if file.rows
+            RowRange(file.path, file.sha256, file.rows) for file in self.manifest.files if file.rows
         ]
 
-    def table(self, name: str = "a") -> VectorTable:
+    def table(self: "VectorsArtifact", name: str = "a") -> VectorTable:
         """All rows of vectors by number. name: what a join calls this side."""
-        return VectorTable(name, self.uri, self.manifest.spec["scale"], tuple(self.pieces))
+        scale = self.manifest.settings.scale
+        return VectorTable(name, self.uri, scale, tuple(self.row_ranges))
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Record batches of all rows in order, a few thousand rows in memory at a time."""
@@ -95,9 +119,9 @@ class Artifact:
         """Rows that have no result, with reasons."""
         return self._batches(self.manifest.quarantine, None)
 
-    def beside(self, folder: str) -> Iterator[pa.RecordBatch]:
+    def sidecars(self, folder: str) -> Iterator[pa.RecordBatch]:
         """Rows of a list that goes with the data."""
-        files = [file for file in self.manifest.beside if file.path.startswith(f"{folder}/")]
+        files = [file for file in self.manifest.sidecars if file.path.startswith(f"{folder}/")]
         return self._batches(files, None)
 
     def _batches(
@@ -105,4 +129,36 @@ class Artifact:
     ) -> Iterator[pa.RecordBatch]:
         storage = storage_at(self.uri)
         for file in files:
-            yield from part_batches(storage, file.path, columns, READ_ROWS)
+            yield from stream_part(storage, file.path, columns, READ_ROWS)
+
+
+AnyArtifact: TypeAlias = Artifact[AnyManifest]
+VectorsArtifact: TypeAlias = Artifact[VectorsManifest]
+PairsArtifact: TypeAlias = Artifact[PairsManifest]
+ClustersArtifact: TypeAlias = Artifact[ClustersManifest]
+IndexArtifact: TypeAlias = Artifact[IndexManifest]
+ShardsArtifact: TypeAlias = Artifact[ShardsManifest]
+
+
+def typed(
+    manifest: AnyManifest, kind: Kind[Settings, Inputs, Metrics], place: str, remedy: str
+) -> Manifest[Settings, Inputs, Metrics]:
+    """The manifest as one of this kind; WrongKind, with the remedy, where it is of another."""
+    if manifest.kind != kind.name:
+        raise WrongKind(place, manifest.kind, kind.name, remedy)
+    return cast("Manifest[Settings, Inputs, Metrics]", manifest)
+
+
+def other_pairs(manifest: PairsManifest) -> str | None:
+    """Why these are not all pairs of one corpus; None if they are."""
+    if manifest.inputs.b is not None:
+        return "of two corpora"
+    return None if manifest.settings.top_k is None else "of nearest rows"
+
+
+def _open_kind(
+    place: str | Path, kind: Kind[Settings, Inputs, Metrics]
+) -> Artifact[Manifest[Settings, Inputs, Metrics]]:
+    found = Artifact.open(place)
+    remedy = f"make some with sbert {kind.command}"
+    return Artifact(found.uri, typed(found.manifest, kind, str(place), remedy))

@@ -236,9 +236,10 @@ class GateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """run.json, as far as it is shown."""
+    """run.json, as far as it is read. evaluated: fingerprint of the scored models and files."""
 
     seconds: Number
     stages: tuple[StageRecord, ...]
     gates: tuple[GateRecord, ...] = ()
     price_per_hour: Number | None = None
+    evaluated: str | None = None

@@ -9,82 +9,82 @@ Out: a published artifact, or the one that was there before.
 """
 
 import json
-import logging
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pipelines.artifacts.errors import IncompleteArtifact
+from pipelines.artifacts.kinds import Kind
 from pipelines.artifacts.layout import FOLDERS, RUN, WORK
-from pipelines.artifacts.manifest import Manifest
-from pipelines.runtime.wait_policy import current_patience
+from pipelines.artifacts.manifest import AnyManifest, Manifest, read_manifest
+from pipelines.artifacts.reader import typed
 from sbert_core.corpus.published import GENERATION, MANIFEST
-from sbert_core.errors import Unsettled
-from sbert_core.storage import BusyError, Storage, StoreError, storage_at
+from sbert_core.errors import TransientError
+from sbert_core.storage import Storage, StoreError, storage_at
 
-log = logging.getLogger(__name__)
+Settings = TypeVar("Settings")
+Inputs = TypeVar("Inputs")
+Metrics = TypeVar("Metrics")
 
-BUSY_POLL_SECONDS = 2.0
 
-
-def _enter_when_free(stack: ExitStack, storage: Storage) -> None:
-    """Hold the output, after another run's end if the command is patient."""
-    patience = current_patience()
-    began = time.monotonic()
-    while True:
-        try:
-            stack.enter_context(storage.lock())
-            return
-        except BusyError as error:
-            waited = time.monotonic() - began
-            if not patience.waits_for_others or waited > patience.seconds:
-                raise
-            if waited < BUSY_POLL_SECONDS:
-                log.info("%s", error)
-            time.sleep(BUSY_POLL_SECONDS)
+def _lock(storage: Storage) -> AbstractContextManager[None]:
+    return storage.lock()
 
 
 class Writer:
-    """The one run that may write an artifact. Made by `Writer.claim`."""
+    """The one run that may write an output. Made by `Writer.claim`.
+
+    current: the manifest that was published when the output was claimed; None for a new output.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         found = storage.stat(MANIFEST)
         self._version = found.version if found else None
-        self.current = Manifest.from_json(storage.read(MANIFEST), storage.uri) if found else None
+        self.current = read_manifest(storage.read(MANIFEST), storage.uri) if found else None
 
     @classmethod
     @contextmanager
-    def claim(cls, place: str | Path) -> Iterator["Writer"]:
-        """Hold the output; BusyError if another run does."""
+    def claim(
+        cls, place: str | Path, lock: Callable[[Storage], AbstractContextManager[None]] = _lock
+    ) -> Iterator["Writer"]:
+        """Hold the output for as long as the block runs.
+
+        lock: takes the lock of a storage; the plain one raises BusyError if another run has it.
+        """
         storage = storage_at(place)
         with ExitStack() as stack:
             try:
-                _enter_when_free(stack, storage)
+                stack.enter_context(lock(storage))
             except StoreError:
                 raise
             except OSError as error:
                 reason = error.strerror or error
-                raise Unsettled(f"out {place} cannot be written: {reason}") from error
+                raise TransientError(f"out {place} cannot be written: {reason}") from error
             yield cls(storage)
 
-    def refuse_other(self, kind: str) -> None:
-        """An output of another kind is not replaced."""
-        if self.current is not None and self.current.kind != kind:
-            raise ValueError(
-                f"{self.storage.uri} holds {self.current.kind}, not {kind}; choose another --out"
-            )
+    def current_of(
+        self, kind: Kind[Settings, Inputs, Metrics]
+    ) -> Manifest[Settings, Inputs, Metrics] | None:
+        """The published manifest; WrongKind if it is of another kind: that is not replaced."""
+        if self.current is None:
+            return None
+        return typed(self.current, kind, self.storage.uri, "choose another --out")
 
-    def publish(self, manifest: Manifest, *, rows_in: int, run: dict[str, Any]) -> None:
-        """Make the generation the artifact, if every row is accounted for and nobody else did."""
-        found = manifest.facts.get("documents", manifest.rows) + manifest.quarantined
+    def publish(
+        self, manifest: AnyManifest, *, rows_in: int, rows_out: int, run: Mapping[str, object]
+    ) -> None:
+        """Make the manifest's generation the artifact.
+
+        rows_in: rows of the input, counted where they were read. rows_out: rows that have a
+        result, counted in the files. run: times and the like, for `_run.json`. IncompleteArtifact
+        if rows in are not rows out and those quarantined; ConflictError if another run published
+        meanwhile.
+        """
+        found = rows_out + manifest.quarantined
         if found != rows_in:
-            raise IncompleteArtifact(
-                f"{self.storage.uri}: {found} of {rows_in} rows are accounted for; "
-                "nothing was published, repeat the command"
-            )
+            raise IncompleteArtifact(self.storage.uri, found, rows_in)
         self.storage.put(RUN, json.dumps(run, indent=1).encode())
         self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
         # Only the one that published removes anything: a run that lost its place deletes nothing.

@@ -1,73 +1,99 @@
-"""Edges, rules and history -> decisions at one threshold."""
+"""Edges, keep rules and earlier clusters -> decisions at one threshold."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts.edges import above
+from pipelines.artifacts.edges import filter_by_cosine
 from pipelines.artifacts.errors import GateFailed
-from pipelines.artifacts.ids import Rows, rule_columns
-from pipelines.cluster.identity import Goal
-from pipelines.cluster.previous import Before, difference
-from sbert_core.clusters.components import components, giant
-from sbert_core.clusters.duplicate_groups import spoken_for, with_members
-from sbert_core.clusters.keep_rules import columns_of, keep_order, parse_rules
-from sbert_core.clusters.labels import Clusters
-from sbert_core.clusters.leaders import Decision, leaders
+from pipelines.artifacts.ids import IdIndex, rule_columns
+from pipelines.cluster.identity import ClusterIdentity
+from pipelines.cluster.previous import PreviousClusters, compare_decisions
+from pipelines.cluster.spec import ClusterMethod
+from sbert_core.clusters.components import find_chained_component, label_components
+from sbert_core.clusters.duplicate_groups import collapse_groups, expand_decision
+from sbert_core.clusters.keep_rules import parse_rules, rank_rows, required_columns
+from sbert_core.clusters.labels import ClusterLabels
+from sbert_core.clusters.leaders import Decision, select_leaders
 from sbert_core.join.bounded import Edges
 
 PAIRS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """The clusters at one threshold, and how they came about."""
+class ThresholdClusters:
+    """The clusters at one threshold.
+
+    num_protected_pairs: edges between protected rows, which are all kept; protected_pairs: (P, 2),
+    some of them. changes: against the earlier clusters, of an update. against_fresh: counts beside
+    those of a run without earlier clusters, if it was requested.
+    """
 
     threshold: float
     decision: Decision
-    clusters: Clusters
-    num_protected_pairs: int  # rows that are all kept although they are alike
-    protected_pairs: np.ndarray  # (P, 2), some of them
+    clusters: ClusterLabels
+    num_protected_pairs: int
+    protected_pairs: np.ndarray
     changes: pa.Table | None = None
-    against_fresh: dict[str, int] | None = field(default=None)
+    against_fresh: dict[str, int] | None = None
 
 
 class Decider:
-    """Everything that all thresholds share."""
+    """Decides rows at any threshold; holds what all thresholds share.
 
-    def __init__(self, goal: Goal, rows: Rows, groups: Sequence[np.ndarray]) -> None:
-        self.goal = goal
+    groups: rows of each group of equal vectors that has one row in the pairs.
+    """
+
+    def __init__(
+        self, identity: ClusterIdentity, rows: IdIndex, groups: Sequence[np.ndarray]
+    ) -> None:
+        self.identity = identity
         self.rows = rows
         self.groups = groups
-        self.rules = parse_rules(goal.spec.keep)
-        self.table = rule_columns(columns_of(self.rules), goal.vectors, rows, goal.spec.metadata)
-        self.is_protected = _protected_rows(goal, rows)
+        self.rules = parse_rules(identity.spec.keep)
+        self.table = rule_columns(
+            required_columns(self.rules), identity.vectors, rows, identity.spec.metadata
+        )
+        self.is_protected = _find_protected_rows(identity, rows)
 
-    def decide(self, edges: Edges, threshold: float, before: Before | None) -> Decided:
-        edges = above(edges, threshold)
-        was_kept = np.zeros(len(self.rows), bool) if before is None else before.kept(self.rows)
-        decision = self._leaders(edges, was_kept)
+    def decide(
+        self, edges: Edges, threshold: float, previous: PreviousClusters | None
+    ) -> ThresholdClusters:
+        """Decide which rows are kept. previous: clusters whose kept rows come first.
+
+        GateFailed if components chain too many rows together.
+        """
+        edges = filter_by_cosine(edges, threshold)
+        was_kept = (
+            np.zeros(len(self.rows), bool) if previous is None else previous.kept_rows(self.rows)
+        )
+        decision = self._select_leaders(edges, was_kept)
         label = decision.canonical
-        if self.goal.spec.method == "components":
-            label = self._components(edges, decision)
+        if self.identity.spec.method is ClusterMethod.COMPONENTS:
+            label = self._label_components(edges, decision)
         changes = fresh = None
-        if before is not None:
-            changes = before.changes(self.rows, decision, threshold)
-        if self.goal.spec.compare_fresh:
-            anew = decision if before is None else self._leaders(edges, np.zeros_like(was_kept))
-            fresh = difference(decision, anew)
-        return Decided(
+        if previous is not None:
+            changes = previous.find_changes(self.rows, decision, threshold)
+        if self.identity.spec.compare_fresh:
+            anew = (
+                decision
+                if previous is None
+                else self._select_leaders(edges, np.zeros_like(was_kept))
+            )
+            fresh = compare_decisions(decision, anew)
+        return ThresholdClusters(
             threshold,
             decision,
-            Clusters.of(decision, label, self.is_protected, was_kept),
-            *self._protected_pairs(edges),
+            ClusterLabels.from_decision(decision, label, self.is_protected, was_kept),
+            *self._find_protected_pairs(edges),
             changes,
             fresh,
         )
 
-    def _protected_pairs(self, edges: Edges) -> tuple[int, np.ndarray]:
+    def _find_protected_pairs(self, edges: Edges) -> tuple[int, np.ndarray]:
+        """How many edges join two protected rows, and some of them."""
         both = np.flatnonzero(self.is_protected[edges.a] & self.is_protected[edges.b])
         number = len(both)
         pairs = [np.stack([edges.a[both], edges.b[both]], axis=1)[:PAIRS_SHOWN]]
@@ -78,20 +104,20 @@ class Decider:
             pairs.append(few[np.stack(np.triu_indices(len(few), 1), axis=1)])
         return number, np.concatenate(pairs)[:PAIRS_SHOWN]
 
-    def _leaders(self, edges: Edges, was_kept: np.ndarray) -> Decision:
+    def _select_leaders(self, edges: Edges, was_kept: np.ndarray) -> Decision:
         first = [some for some in (self.is_protected, was_kept) if some.any()]
-        rank = keep_order(self.rules, self.table, self.rows.ids, first)
+        rank = rank_rows(self.rules, self.table, self.rows.ids, first)
         protected = int(self.is_protected.sum())
-        spoken = spoken_for(edges, self.groups, rank, protected)
-        decision = leaders(spoken, rank, protected)
-        return with_members(decision, spoken, self.groups, rank, protected)
+        collapsed = collapse_groups(edges, self.groups, rank, protected)
+        decision = select_leaders(collapsed, rank, protected)
+        return expand_decision(decision, collapsed, self.groups, rank, protected)
 
-    def _components(self, edges: Edges, decision: Decision) -> np.ndarray:
+    def _label_components(self, edges: Edges, decision: Decision) -> np.ndarray:
         links = [edges, *(_star(members) for members in self.groups)]
         whole = Edges(*(np.concatenate([getattr(e, n) for e in links]) for n in ("a", "b", "cos")))
-        label = components(whole, len(self.rows))
-        share = self.goal.spec.max_cluster_share
-        if (worst := giant(label, decision.canonical, share)) is not None:
+        label = label_components(whole, len(self.rows))
+        share = self.identity.spec.max_cluster_share
+        if (worst := find_chained_component(label, decision.canonical, share)) is not None:
             name = self.rows.ids[worst.label].as_py()
             raise GateFailed(
                 f"the cluster of {name!r} chains {worst.rows:,} rows together, {worst.chained:,} "
@@ -102,24 +128,26 @@ class Decider:
 
 
 def _star(members: np.ndarray) -> Edges:
-    """Edges that hold a group of equal rows together."""
+    """Edges from the first of a group of equal rows to all others."""
     first = np.full(len(members) - 1, members[0], np.int32)
     return Edges(first, members[1:].astype(np.int32), np.ones(len(first), np.float32))
 
 
-def _protected_rows(goal: Goal, rows: Rows) -> np.ndarray:
+def _find_protected_rows(identity: ClusterIdentity, rows: IdIndex) -> np.ndarray:
     is_protected = np.zeros(len(rows), bool)
-    if not goal.protected:
+    if not identity.protected:
         return is_protected
     try:
-        ids = pa.array(goal.protected, pa.string()).cast(rows.ids.type)
+        ids = pa.array(identity.protected, pa.string()).cast(rows.ids.type)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"protect {goal.spec.protect}: {error}; ids are {rows.ids.type}") from None
-    number = rows.numbers(ids)
-    unknown = [goal.protected[n] for n in np.flatnonzero(number < 0)[:3].tolist()]
+        raise ValueError(
+            f"protect {identity.spec.protect}: {error}; ids are {rows.ids.type}"
+        ) from None
+    number = rows.lookup(ids)
+    unknown = [identity.protected[n] for n in np.flatnonzero(number < 0)[:3].tolist()]
     if unknown:
         raise ValueError(
-            f"protect {goal.spec.protect} names {(number < 0).sum():,} ids that the vectors lack, "
+            f"protect {identity.spec.protect} names {(number < 0).sum():,} ids that the vectors lack, "
             f"as {', '.join(unknown)}; remove them from the list, or embed their rows"
         )
     is_protected[number] = True

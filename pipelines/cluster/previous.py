@@ -1,7 +1,7 @@
-"""Clusters of before -> rows to keep first, and what was decided otherwise.
+"""Earlier clusters -> rows to keep first, and what is decided otherwise now.
 
 Rows that were kept come first in the order, so the name of a cluster stays while its row is there.
-The result may differ from that of a fresh run; how much can be asked for.
+The result may differ from that of a fresh run; `--compare-fresh` counts by how much.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.artifacts.ids import Rows, check_parts, read_wide_columns
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.ids import IdIndex, check_parts, read_wide_columns
+from pipelines.artifacts.reader import ClustersArtifact
 from sbert_core.clusters.leaders import Decision
 from sbert_core.large_strings import take_narrow
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PreviousClusters:
     """Decisions of an earlier run at one threshold, by id."""
 
     ids: pa.Array
@@ -25,23 +25,27 @@ class Before:
     canonical: pa.Array
 
     @classmethod
-    def read(cls, clusters: Artifact, threshold: float) -> "Before":
+    def read(cls, clusters: ClustersArtifact, threshold: float) -> "PreviousClusters":
+        """Read the decisions of a published artifact at one of its thresholds."""
         check_parts(clusters, clusters.manifest.files)
         table = read_wide_columns(clusters, ["id", "threshold", "keep", "canonical"])
         own = table.filter(pc.equal(table["threshold"], pa.scalar(threshold, pa.float32())))
         keep = own["keep"].combine_chunks().to_numpy(zero_copy_only=False)
         return cls(own["id"].combine_chunks(), keep, own["canonical"].combine_chunks())
 
-    def kept(self, rows: Rows) -> np.ndarray:
-        """Which rows were kept then."""
-        number = rows.numbers(self.ids.filter(pa.array(self.keep)))
+    def kept_rows(self, rows: IdIndex) -> np.ndarray:
+        """Which rows of the index were kept, bool."""
+        number = rows.lookup(self.ids.filter(pa.array(self.keep)))
         is_kept = np.zeros(len(rows), bool)
         is_kept[number[number >= 0]] = True
         return is_kept
 
-    def changes(self, rows: Rows, decision: Decision, threshold: float) -> pa.Table:
-        """Rows of then that are gone, or have another keeper now; new rows are no change."""
-        number = rows.numbers(self.ids)
+    def find_changes(self, rows: IdIndex, decision: Decision, threshold: float) -> pa.Table:
+        """Earlier rows that are gone or have another canonical row now; new rows do not count.
+
+        Columns: `id`, `threshold`, `change`, and the canonical row `before` and `after`.
+        """
+        number = rows.lookup(self.ids)
         is_gone = number < 0
         here = np.where(is_gone, 0, number)
         canonical = decision.canonical[here]
@@ -67,8 +71,8 @@ class Before:
         )
 
 
-def difference(decision: Decision, fresh: Decision) -> dict[str, int]:
-    """How an update differs from a run that knows no history."""
+def compare_decisions(decision: Decision, fresh: Decision) -> dict[str, int]:
+    """Counts of an update beside those of a fresh run: `against_fresh` in summary.json."""
     return {
         "kept": int(decision.is_kept.sum()),
         "kept_fresh": int(fresh.is_kept.sum()),

@@ -1,52 +1,58 @@
 """Vectors and their texts -> topics to browse by."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts.ids import Rows
-from pipelines.artifacts.reader import Artifact
-from pipelines.artifacts.sample_texts import Samples
-from sbert_core.clusters.topics import ROWS_PER_TOPIC, Topics, keywords
-from sbert_core.join.bounded import unit_rows
-from sbert_core.vectors.row_ranges import sampled
+from pipelines.artifacts.ids import IdIndex
+from pipelines.artifacts.reader import VectorsArtifact
+from pipelines.artifacts.sample_texts import SampleTexts
+from pipelines.artifacts.sidecars import Topic
+from sbert_core.clusters.topics import ROWS_PER_TOPIC, TopicModel, extract_keywords
+from sbert_core.join.bounded import normalize_rows
+from sbert_core.vectors.row_ranges import sample_rows
 
 TEXTS_PER_TOPIC = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Topical:
-    """topic: by place in the artifact. described: for each topic its rows and words."""
+class TopicAssignment:
+    """The topic of each row, by position in the artifact, and a description of each topic."""
 
     topic: np.ndarray | None
-    described: list[dict[str, Any]]
+    described: tuple[Topic, ...]
 
     @classmethod
-    def none(cls) -> "Topical":
-        return cls(None, [])
+    def none(cls) -> "TopicAssignment":
+        """Where no topics were requested."""
+        return cls(None, ())
 
 
-def topics_of(vectors: Artifact, rows: Rows, number: int, seed: int) -> Topical:
+def assign_topics(
+    vectors: VectorsArtifact, rows: IdIndex, number: int, seed: int
+) -> TopicAssignment:
+    """Fit `number` topics to a sample of the vectors and assign every row to one."""
     number = min(number, vectors.rows)
     side = vectors.table()
-    sample = sampled(vectors.pieces, number * ROWS_PER_TOPIC, (seed,))
-    topics = Topics.of(
-        np.concatenate([unit_rows(side.decoded(piece)) for piece in sample]), number, seed
+    sample = sample_rows(vectors.row_ranges, number * ROWS_PER_TOPIC, (seed,))
+    topics = TopicModel.fit(
+        np.concatenate([normalize_rows(side.decode(piece)) for piece in sample]), number, seed
     )
-    topic = np.concatenate([topics.nearest(unit_rows(side.decoded(p))) for p in vectors.pieces])
-    samples = Samples(vectors, rows)
+    topic = np.concatenate(
+        [topics.assign(normalize_rows(side.decode(p))) for p in vectors.row_ranges]
+    )
+    samples = SampleTexts(vectors, rows)
     by_place = np.argsort(rows.place)
     rng = np.random.default_rng(seed)
     texts = []
     for own in range(number):
         members = np.flatnonzero(topic == own)
         few = rng.choice(members, min(len(members), TEXTS_PER_TOPIC), replace=False)
-        found = samples.of(by_place[np.sort(few)].tolist())
+        found = samples.for_rows(by_place[np.sort(few)].tolist())
         texts.append([text for text in found if text is not None])
     count = np.bincount(topic, minlength=number).tolist()
-    described = [
-        {"topic": own, "rows": count[own], "words": words}
-        for own, words in enumerate(keywords(texts))
-    ]
-    return Topical(topic, described)
+    described = tuple(
+        Topic(topic=own, rows=count[own], words=tuple(words))
+        for own, words in enumerate(extract_keywords(texts))
+    )
+    return TopicAssignment(topic, described)

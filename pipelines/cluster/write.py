@@ -1,30 +1,33 @@
-"""Decisions -> tables of clusters, the list of what is kept, the list of what changed."""
+"""Decisions -> tables of clusters, lists of kept ids, the list of changes."""
 
 from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts.ids import Rows
+from pipelines.artifacts.ids import IdIndex
 from pipelines.artifacts.layout import CHANGES, KEEP
-from pipelines.artifacts.manifest import DataFile
-from pipelines.cluster.decide import Decided
+from pipelines.cluster.decide import ThresholdClusters
 from sbert_core.clusters.labels import REASONS
 from sbert_core.corpus.published import DATA
+from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
 from sbert_core.vectors.part import put_table
 
 PART_ROWS = 1_000_000
 
 
-def cluster_files(
+def write_clusters(
     storage: Storage,
     generation: str,
-    decided: Iterable[Decided],
-    rows: Rows,
+    decided: Iterable[ThresholdClusters],
+    rows: IdIndex,
     topic: np.ndarray | None,
 ) -> list[DataFile]:
-    """Rows in the order of the vectors, one threshold after the other."""
+    """Write all rows in the order of the vectors, one threshold after the other.
+
+    topic: of each row, by position in the vectors.
+    """
     by_place = np.argsort(rows.place)
     files: list[DataFile] = []
     for own in decided:
@@ -33,33 +36,38 @@ def cluster_files(
             table = _table(own, rows, number, topic)
             name = f"{DATA}/{generation}/{len(files):06d}"
             made = put_table(storage, name, table)
-            files.append(DataFile(**made, source={"threshold": own.threshold}))
+            files.append(made.made_from(threshold=own.threshold))
     return files
 
 
-def keep_files(
-    storage: Storage, generation: str, decided: Iterable[Decided], rows: Rows
+def write_kept_ids(
+    storage: Storage, generation: str, decided: Iterable[ThresholdClusters], rows: IdIndex
 ) -> list[DataFile]:
-    """Kept ids, a file for each threshold."""
+    """Write the kept ids, a file for each threshold."""
     by_place = np.argsort(rows.place)
     files: list[DataFile] = []
     for own in decided:
         kept = by_place[own.decision.is_kept[by_place]]
         table = pa.table({"id": rows.published_ids(kept)})
         made = put_table(storage, f"{KEEP}/{generation}/{own.threshold:g}", table)
-        files.append(DataFile(**made, source={"threshold": own.threshold}))
+        files.append(made.made_from(threshold=own.threshold))
     return files
 
 
-def change_files(storage: Storage, generation: str, decided: Iterable[Decided]) -> list[DataFile]:
+def write_changes(
+    storage: Storage, generation: str, decided: Iterable[ThresholdClusters]
+) -> list[DataFile]:
+    """Write what an update changed at all thresholds as one file; none for a first run."""
     tables = [own.changes for own in decided if own.changes is not None]
     if not tables:
         return []
     made = put_table(storage, f"{CHANGES}/{generation}/changes", pa.concat_tables(tables))
-    return [DataFile(**made)]
+    return [made]
 
 
-def _table(own: Decided, rows: Rows, number: np.ndarray, topic: np.ndarray | None) -> pa.Table:
+def _table(
+    own: ThresholdClusters, rows: IdIndex, number: np.ndarray, topic: np.ndarray | None
+) -> pa.Table:
     decision, clusters = own.decision, own.clusters
     is_kept = decision.is_kept[number]
     witness = pa.array(np.where(is_kept, 0, decision.witness[number]), mask=is_kept)

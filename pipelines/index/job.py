@@ -8,144 +8,141 @@ Shards are built, searched and measured by Ray tasks, one at a time each; every 
 leaves a note that a rerun takes up.
 """
 
-import json
 import logging
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
-from pipelines.artifacts.layout import WORK
-from pipelines.artifacts.manifest import Manifest
+from pipelines.artifacts.kinds import INDEX, IndexInputs, IndexMetrics, IndexSettings
+from pipelines.artifacts.manifest import IndexManifest
 from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.sidecars import CARD, IndexCard
 from pipelines.artifacts.writer import Writer
 from pipelines.index import plan
 from pipelines.index.build import Build
-from pipelines.index.card import card_of
-from pipelines.index.identity import Goal
-from pipelines.index.manifest import card_facts, manifest_of
+from pipelines.index.card import make_card, read_card
+from pipelines.index.identity import IndexIdentity
+from pipelines.index.manifest import build_manifest
 from pipelines.index.spec import IndexSpec
-from pipelines.index.update import MORE_SHARDS, STALE_LIMIT, Update, updated
-from pipelines.runtime.failure_cache import remembered
-from pipelines.runtime.session import job_session
+from pipelines.index.update import MORE_SHARDS, STALE_LIMIT, Update, plan_update
+from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
+from pipelines.runtime.timing import StageTimer
 from sbert_core.corpus.published import DATA
 from sbert_core.index.kinds import IndexKind
+from sbert_core.json_record import encode
 
 log = logging.getLogger(__name__)
 
-CARD = "card.json"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
+class IndexReport(StageReport):
     """The card, and what this run did for it."""
 
-    out: str
     folder: str
-    card: dict[str, Any]
-    num_built: int
-    num_added: int
-    num_removed: int
-    is_new: bool = True
+    card: IndexCard
+    num_built: int = 0
+    num_added: int = 0
+    num_removed: int = 0
 
 
 def run(spec: IndexSpec) -> IndexReport:
     """Bring the index in line with the vectors."""
-    vectors = Artifact.vectors(spec.vectors)
-    kind = IndexKind.named(spec.kind, spec.m, spec.ef_construction).fitting(vectors.rows)
-    if kind.factory is not None:
-        kind.untrained(vectors.manifest.spec["dim"])
-    if (wanted := f"faiss:{kind.factory}") != spec.kind and kind.factory is not None:
-        log.warning(
-            "%s has more cells than there are rows (%s); using %s", spec.kind, vectors.rows, wanted
+    return run_stage(IndexStage(spec))
+
+
+class IndexStage(ArtifactStage[IndexSettings, IndexInputs, IndexMetrics, IndexReport]):
+    """The index of these vectors."""
+
+    kind = INDEX
+
+    def __init__(self, spec: IndexSpec) -> None:
+        self._spec, self.address = spec, spec.address
+        self._vectors = Artifact.vectors(spec.vectors)
+        rows = self._vectors.rows
+        self._index_kind = IndexKind.parse(spec.kind, spec.m, spec.ef_construction).fit_to(rows)
+        self._index_kind.check_dim(self._vectors.manifest.settings.dim)
+        factory = self._index_kind.factory
+        if factory is not None and (wanted := f"faiss:{factory}") != spec.kind:
+            log.warning(
+                "%s has more cells than there are rows (%s); using %s", spec.kind, rows, wanted
+            )
+        self._done: tuple[IndexCard, int, int, int] | None = None
+
+    @property
+    def spec(self) -> IndexSpec:
+        return self._spec
+
+    @cached_property
+    def identity(self) -> str:
+        return self._source(None).target
+
+    def is_current(self, manifest: IndexManifest) -> bool:
+        return manifest.inputs.target == self.identity
+
+    def refuse(self, out: Writer) -> None:
+        current = out.current_of(INDEX)
+        space = self._vectors.manifest.settings.space
+        if current is not None and current.settings.space != space:
+            raise ValueError(
+                f"{self.spec.out} is an index of space {current.settings.space[:12]}, "
+                f"{self.spec.vectors} holds vectors of space {space[:12]}; they cannot be "
+                "compared: choose another --out"
+            )
+
+    def _source(self, base: IndexManifest | None) -> IndexIdentity:
+        return IndexIdentity(self.spec, self._vectors, self._index_kind, base)
+
+    def _find_base(self, current: IndexManifest | None) -> IndexManifest | None:
+        """The index to update: one of the same kind and parameters."""
+        if current is None:
+            return None
+        settings, spec = current.settings, self.spec
+        known = (settings.kind, settings.m, settings.ef_construction)
+        return current if known == (spec.kind, spec.m, spec.ef_construction) else None
+
+    def make(
+        self, out: Writer, timer: StageTimer
+    ) -> Made[IndexSettings, IndexInputs, IndexMetrics]:
+        """Update if that is worth it, else build; measure the recall."""
+        source = self._source(self._find_base(out.current_of(INDEX)))
+        row_ranges = self._vectors.row_ranges
+        update = None
+        if source.current is not None:
+            settings = source.current.settings
+            is_same = settings.recipe == self._vectors.manifest.settings.recipe
+            update = plan_update(source.job(out, None), source.current, row_ranges, is_same)
+            if reason := _why_anew(source.current, update, self.spec):
+                log.info("building anew: %s", reason)
+                source, update = self._source(None), None
+        built = Build(source, out, row_ranges, update).run()
+        manifest = build_manifest(source, built)
+        card = make_card(manifest, built.measures, built.seconds)
+        out.storage.put(CARD, card.to_json())
+        added = row_ranges if update is None else update.added
+        num_added = sum(piece.size for piece in added)
+        self._done = (card, built.num_new, num_added, update.num_dead if update else 0)
+        return Made(manifest=manifest, rows_in=self._vectors.rows, run=encode(card))
+
+    def report(self, published: IndexManifest, *, is_new: bool, seconds: float) -> IndexReport:
+        card, built, added, removed = self._done or (read_card(self.spec.out), 0, 0, 0)
+        return IndexReport(
+            out=self.spec.out,
+            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            card=card,
+            num_built=built,
+            num_added=added,
+            num_removed=removed,
+            is_new=is_new,
+            seconds=seconds,
         )
-    with Writer.claim(spec.out) as out:
-        goal = Goal(spec, vectors, kind, _base(spec, out.current, vectors))
-        if out.current is not None and out.current.made_from["target"] == goal.target:
-            out.storage.delete([WORK])
-            card = json.loads(out.storage.read(CARD))
-            return _report(spec, out.current, card, 0, 0, 0, is_new=False)
-        with (
-            remembered(out, spec, goal.target),
-            job_session(spec.out, spec.address),
-        ):
-            return _reached(goal, out)
 
 
-def is_done(spec: IndexSpec, current: Manifest) -> bool:
-    """Is this the index of the vectors that are there now?"""
-    vectors = Artifact.vectors(spec.vectors)
-    kind = IndexKind.named(spec.kind, spec.m, spec.ef_construction).fitting(vectors.rows)
-    goal = Goal(spec, vectors, kind, _base(spec, current, vectors))
-    return current.made_from["target"] == goal.target
-
-
-def _base(spec: IndexSpec, current: Manifest | None, vectors: Artifact) -> Manifest | None:
-    """The index to update, if it can be."""
-    if current is None:
-        return None
-    if current.kind != "index":
-        raise ValueError(f"{spec.out} holds {current.kind}, not an index; choose another --out")
-    space = vectors.manifest.spec["space"]
-    if current.spec["space"] != space:
-        raise ValueError(
-            f"{spec.out} is an index of space {current.spec['space'][:12]}, {spec.vectors} holds "
-            f"vectors of space {space[:12]}; they cannot be compared: choose another --out"
-        )
-    is_alike = all(
-        current.spec[name] == getattr(spec, name) for name in ("kind", "m", "ef_construction")
-    )
-    return current if is_alike else None
-
-
-def _reached(goal: Goal, out: Writer) -> IndexReport:
-    """Update if that is worth it, else build; measure; publish."""
-    pieces = goal.vectors.pieces
-    change = None
-    if goal.current is not None:
-        job = goal.job(out, goal.current.spec["trained"])
-        is_same = goal.current.spec["recipe"] == goal.vectors.manifest.spec["recipe"]
-        change = updated(job, goal.current, pieces, is_same)
-        if reason := _why_anew(goal.current, change, goal.spec):
-            log.info("building anew: %s", reason)
-            goal, change = replace(goal, current=None), None
-    built = Build(goal, out, pieces, change).run()
-    manifest = manifest_of(goal, built)
-    facts = {"generation": goal.generation, **card_facts(manifest)}
-    card = card_of(facts, built.measures, built.seconds)
-    out.storage.put(CARD, (json.dumps(card, indent=1) + "\n").encode())
-    out.publish(manifest, rows_in=goal.vectors.rows, run=card)
-    added = pieces if change is None else change.added
-    num_added = sum(piece.size for piece in added)
-    num_removed = change.num_dead if change else 0
-    return _report(goal.spec, manifest, card, built.num_new, num_added, num_removed)
-
-
-def _why_anew(current: Manifest, change: Update, spec: IndexSpec) -> str | None:
-    records = current.facts["shard_records"]
-    rows = sum(record["rows"] for record in records)
-    stale = (rows - sum(record["live"] for record in records) + change.num_dead) / rows
+def _why_anew(current: IndexManifest, change: Update, spec: IndexSpec) -> str | None:
+    records = current.metrics.shard_records
+    rows = sum(record.rows for record in records)
+    stale = (rows - sum(record.live for record in records) + change.num_dead) / rows
     if stale > STALE_LIMIT:
         return f"{stale:.0%} of the rows would be stale"
     added = sum(piece.size for piece in change.added)
     if len(records) + bool(added) > plan.num_shards(rows + added, spec.shards) + MORE_SHARDS:
         return f"{len(records) + 1} shards are too many"
     return None
-
-
-def _report(
-    spec: IndexSpec,
-    manifest: Manifest,
-    card: dict[str, Any],
-    num_built: int,
-    num_added: int,
-    num_removed: int,
-    is_new: bool = True,
-) -> IndexReport:
-    return IndexReport(
-        out=spec.out,
-        folder=f"{spec.out.rstrip('/')}/{DATA}/{manifest.generation}",
-        card=card,
-        num_built=num_built,
-        num_added=num_added,
-        num_removed=num_removed,
-        is_new=is_new,
-    )

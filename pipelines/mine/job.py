@@ -5,136 +5,158 @@ Out: a shards artifact whose rows have the closest answers of other queries that
      answers of their own. Found by exact search over blocks of vectors on disk.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from pipelines.artifacts.kinds import SHARDS, ShardsMetrics, ShardsSettings
 from pipelines.artifacts.layout import WORK
-from pipelines.artifacts.manifest import DataFile, Manifest, library_versions
-from pipelines.artifacts.models import local_model
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.manifest import Manifest, ShardsManifest
+from pipelines.artifacts.models import resolve_model
+from pipelines.artifacts.reader import Artifact, ShardsArtifact
 from pipelines.artifacts.writer import Writer
 from pipelines.mine.spec import MineSpec
 from pipelines.runtime.progress import progress
-from pipelines.runtime.session import job_session
+from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
 from pipelines.runtime.tasks import as_they_come, in_order
-from pipelines.runtime.timing import Phases
+from pipelines.runtime.timing import StageTimer
+from sbert_core.choices import ExampleFormat
 from sbert_core.corpus.published import DATA
+from sbert_core.data_file import DataFile
 from sbert_core.digest import digest, folder_digest
-from sbert_core.training.hard_negatives import Guards, first_places
-from workers.mine import MineJob, embed_shard, mine_shard
+from sbert_core.training.hard_negatives import Guards, is_first_occurrence
+from workers.mine import MinedShard, MineJob, embed_shard, mine_shard
 
 SPLITS = ("train", "dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MineReport:
-    """What was found."""
+class MineReport(StageReport):
+    """rows: with their negatives. left_out: rows with too few candidates."""
 
-    out: str
     folder: str
     rows: int
     negatives: int
     left_out: int
-    seconds: float
 
 
 def run(spec: MineSpec) -> MineReport:
     """Mine each split among its own answers, so that nothing leaks between them."""
-    phases = Phases()
-    source = Artifact.open(spec.shards)
-    if source.manifest.spec.get("format") != "ranking":
-        raise ValueError(f"{spec.shards} holds no ranking shards; prepare --format ranking first")
-    if source.manifest.facts.get("negatives", 0):
-        raise ValueError(f"{spec.shards} has negatives already; mine the shards without them")
-    model = str(Path(local_model(spec.model)).absolute())
-    identity = {
-        "shards": [file.sha256 for file in source.manifest.files],
-        "model": folder_digest(Path(model)),
-        "negatives": spec.negatives,
-        "margin": spec.margin,
-        "ceiling": spec.ceiling,
-    }
-    generation = digest(identity)[:16]
-    with Writer.claim(spec.out) as out:
-        if out.current is not None and out.current.generation == generation:
-            return _report(spec, out.current, 0.0)
-        found: list[tuple[str, tuple]] = []
-        with job_session(spec.out, spec.address):
-            for split in SPLITS:
-                files = [f.path for f in source.manifest.files if f.source["split"] == split]
-                job = MineJob(
-                    source=source.uri,
-                    out=out.storage.uri,
-                    work=f"{WORK}/{generation}",
-                    generation=generation,
-                    model=model,
-                    shards=tuple(files),
-                    num_negatives=spec.negatives,
-                    guards=Guards(spec.margin, spec.ceiling),
-                )
-                found += [(split, made) for made in _mined(job, split)]
-        manifest = _manifest(spec, source.manifest, generation, identity, found)
-        out.publish(manifest, rows_in=source.manifest.rows, run={"seconds": phases.total})
-        return _report(spec, manifest, phases.total)
+    return run_stage(MineStage(spec))
 
 
-def _mined(job: MineJob, split: str) -> list[tuple]:
+class MineStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetrics, MineReport]):
+    """Hard negatives for these shards, found with that model."""
+
+    kind = SHARDS
+
+    def __init__(self, spec: MineSpec) -> None:
+        self._spec, self.address = spec, spec.address
+        self._source = _open_ranking(spec.shards)
+        self._model = Path(resolve_model(spec.model)).absolute()
+
+    @property
+    def spec(self) -> MineSpec:
+        return self._spec
+
+    @cached_property
+    def identity(self) -> str:
+        return digest(self._ingredients)[:16]
+
+    @cached_property
+    def _ingredients(self) -> dict[str, object]:
+        return {
+            "shards": [file.sha256 for file in self._source.manifest.files],
+            "model": folder_digest(self._model),
+            "negatives": self.spec.negatives,
+            "margin": self.spec.margin,
+            "ceiling": self.spec.ceiling,
+        }
+
+    def make(
+        self, out: Writer, timer: StageTimer
+    ) -> Made[ShardsSettings, dict[str, object], ShardsMetrics]:
+        files: dict[str, list[DataFile]] = {}
+        left_out: list[DataFile] = []
+        for split in SPLITS:
+            with timer.phase(split):
+                made = _mine_split(self._job(split, out), split)
+            files[split] = [shard.file.made_from(split=split) for shard in made]
+            left_out += [shard.left_out for shard in made if shard.left_out is not None]
+        source, listed = self._source.manifest, [file for own in files.values() for file in own]
+        guards = Guards(self.spec.margin, self.spec.ceiling)
+        manifest = Manifest(
+            kind=SHARDS.name,
+            generation=self.identity,
+            schema=source.schema,
+            rows=sum(file.rows for file in listed),
+            quarantined=sum(file.rows for file in left_out),
+            files=tuple(listed),
+            quarantine=tuple(left_out),
+            settings=replace(source.settings, negatives=self.spec.negatives),
+            # The digests stand under the names of the options, as identities have them.
+            inputs=dict(self._ingredients),
+            metrics=ShardsMetrics(
+                train=sum(file.rows for file in files["train"]),
+                dev=sum(file.rows for file in files["dev"]),
+                negatives=self.spec.negatives,
+                guards=asdict(guards),
+            ),
+        )
+        return Made(manifest=manifest, rows_in=source.rows)
+
+    def _job(self, split: str, out: Writer) -> MineJob:
+        shards = [
+            file.path for file in self._source.manifest.files if file.source_text("split") == split
+        ]
+        return MineJob(
+            source=self._source.uri,
+            out=out.storage.uri,
+            work=f"{WORK}/{self.identity}",
+            generation=self.identity,
+            model=str(self._model),
+            shards=tuple(shards),
+            num_negatives=self.spec.negatives,
+            guards=Guards(self.spec.margin, self.spec.ceiling),
+        )
+
+    def report(self, published: ShardsManifest, *, is_new: bool, seconds: float) -> MineReport:
+        return MineReport(
+            out=self.spec.out,
+            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            rows=published.rows,
+            negatives=self.spec.negatives,
+            left_out=published.quarantined,
+            is_new=is_new,
+            seconds=seconds,
+        )
+
+
+def _open_ranking(place: str) -> ShardsArtifact:
+    """Shards of queries and answers that have no negatives yet."""
+    source = Artifact.shards(place)
+    if source.manifest.settings.format != ExampleFormat.RANKING:
+        raise ValueError(f"{place} holds no ranking shards; prepare --format ranking first")
+    if source.manifest.metrics.negatives:
+        raise ValueError(f"{place} has negatives already; mine the shards without them")
+    return source
+
+
+def _mine_split(job: MineJob, split: str) -> list[MinedShard]:
     """The files of one split."""
     if not job.shards:
         return []
     numbers = range(len(job.shards))
     keys = in_order(embed_shard, [(job, number) for number in numbers])
-    is_first = first_places(np.concatenate([answers for _, answers in keys]))
+    is_first = is_first_occurrence(np.concatenate([answers for _, answers in keys]))
     ends = [sum(len(a) for _, a in keys[: n + 1]) for n in numbers]
     is_candidate = [is_first[end - len(keys[n][1]) : end] for n, end in enumerate(ends)]
-    found: dict[int, tuple] = {}
+    found: dict[int, MinedShard] = {}
     with progress(f"mine {split}", ends[-1]) as advance:
         calls = [(job, number, keys, is_candidate) for number in numbers]
         for number, made in as_they_come(mine_shard, calls):
             found[number] = made
             advance(len(keys[number][0]), 0)
     return [found[number] for number in numbers]
-
-
-def _manifest(
-    spec: MineSpec,
-    source: Manifest,
-    generation: str,
-    identity: dict,
-    found: list[tuple[str, tuple]],
-) -> Manifest:
-    files = [DataFile(**made, source={"split": split}) for split, (made, _, _) in found]
-    left_out = [DataFile(**bad) for _, (_, _, bad) in found if bad]
-    counts = {
-        split: sum(file.rows for file in files if file.source["split"] == split) for split in SPLITS
-    }
-    return Manifest(
-        kind="shards",
-        generation=generation,
-        schema=source.schema,
-        rows=sum(file.rows for file in files),
-        quarantined=sum(file.rows for file in left_out),
-        files=tuple(files),
-        quarantine=tuple(left_out),
-        spec={**source.spec, "negatives": spec.negatives},
-        made_from={"shards": spec.shards, "model": spec.model, **identity},
-        facts={
-            **counts,
-            "negatives": spec.negatives,
-            "guards": asdict(Guards(spec.margin, spec.ceiling)),
-        },
-        versions=library_versions(),
-    )
-
-
-def _report(spec: MineSpec, manifest: Manifest, seconds: float) -> MineReport:
-    return MineReport(
-        out=spec.out,
-        folder=f"{spec.out.rstrip('/')}/{DATA}/{manifest.generation}",
-        rows=manifest.rows,
-        negatives=spec.negatives,
-        left_out=manifest.quarantined,
-        seconds=seconds,
-    )

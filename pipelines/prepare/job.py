@@ -6,25 +6,29 @@ Out: a shards artifact: Parquet files of equal token mass, train and dev without
 """
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from pipelines.artifacts.kinds import SHARDS, ShardsMetrics, ShardsSettings
 from pipelines.artifacts.layout import QUARANTINE, WORK
-from pipelines.artifacts.manifest import DataFile, Manifest, library_versions
-from pipelines.artifacts.models import local_model
+from pipelines.artifacts.manifest import Manifest, ShardsManifest
+from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.writer import Writer
 from pipelines.prepare.spec import PrepareSpec
-from pipelines.runtime.session import job_session
+from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
 from pipelines.runtime.tasks import in_order
-from pipelines.runtime.timing import Phases
+from pipelines.runtime.timing import StageTimer
+from sbert_core.choices import ExampleFormat
 from sbert_core.corpus.files import CorpusFile, find_corpus
 from sbert_core.corpus.published import DATA
+from sbert_core.data_file import DataFile
 from sbert_core.digest import digest
-from sbert_core.training.examples import ExampleFormat, LabelRules
-from sbert_core.training.splits import dealt, first_of, is_dev
-from workers.prepare import ExampleJob, FileRows, read_examples, text_keys_of, write_rows
+from sbert_core.training.examples import LabelRules
+from sbert_core.training.exclusions import Exclusion, ExclusionReason, count_exclusions
+from sbert_core.training.splits import balanced_shards, first_occurrences, is_dev
+from workers.prepare import FileExamples, PrepareJob, read_examples, read_text_keys, write_rows
 
 # Enough shards for any number of workers up to this to have equal shares; more for big data.
 LEAST_SHARDS = 8
@@ -32,10 +36,9 @@ SHARD_ROWS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareReport:
+class PrepareReport(StageReport):
     """What was kept and what was left out."""
 
-    out: str
     folder: str
     train: int
     dev: int
@@ -44,7 +47,6 @@ class PrepareReport:
     excluded: int
     skipped: int
     classes: list[str] | None
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +69,103 @@ class Rows:
 
 
 def run(spec: PrepareSpec) -> PrepareReport:
-    """Check, clean, split and deal all rows."""
-    phases = Phases()
-    files = _found(spec.files)
-    exclude = _found(spec.exclude)
-    with Writer.claim(spec.out) as out:
-        generation = digest(_identity(spec, files, exclude))[:16]
-        if out.current is not None and out.current.generation == generation:
-            out.storage.delete([WORK])
-            return _report(spec, out.current, 0.0)
+    """Check, clean and split all rows, and write balanced shards."""
+    return run_stage(PrepareStage(spec))
+
+
+class PrepareStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetrics, PrepareReport]):
+    """These labelled files as shards."""
+
+    kind = SHARDS
+
+    def __init__(self, spec: PrepareSpec) -> None:
+        self._spec, self.address = spec, spec.address
+        self._files = _found(spec.files)
+        self._exclude = _found(spec.exclude)
+
+    @property
+    def spec(self) -> PrepareSpec:
+        return self._spec
+
+    @cached_property
+    def identity(self) -> str:
+        return digest(self._inputs)[:16]
+
+    @property
+    def _inputs(self) -> dict[str, object]:
+        options = asdict(self.spec)
+        for name in ("files", "exclude", "out", "address"):
+            del options[name]
+        return {
+            **options,
+            "files": [(root, asdict(file)) for root, file in self._files],
+            "exclude": [(root, asdict(file)) for root, file in self._exclude],
+        }
+
+    def make(
+        self, out: Writer, timer: StageTimer
+    ) -> Made[ShardsSettings, dict[str, object], ShardsMetrics]:
+        spec, generation = self.spec, self.identity
         job = _job(spec, out, generation)
-        with job_session(spec.out, spec.address):
-            manifest = _prepared(spec, job, files, exclude, generation)
-        out.publish(
-            manifest,
-            rows_in=manifest.facts["rows_in"],
-            run={"phases": phases.seconds, "seconds": phases.total},
+        with timer.phase("read"):
+            rows = self._clean_rows(job)
+        kept = np.flatnonzero(rows.reason == "")
+        if not len(kept):
+            raise ValueError(
+                f"all {len(rows.row):,} rows were left out ({_describe_counts(rows)}); nothing to train on: "
+                "check --exclude and the labels"
+            )
+        classes = _classes(job, rows, kept)
+        is_held_out = is_dev(rows.keys[kept], spec.dev_fraction, spec.seed)
+        splits = {"train": kept[~is_held_out], "dev": kept[is_held_out]}
+        with timer.phase("write"):
+            shards = _write_shards(spec, job, rows, splits, classes)
+            left_out = _write_left_out(job, rows, np.flatnonzero(rows.reason != ""), generation)
+        manifest = Manifest(
+            kind=SHARDS.name,
+            generation=generation,
+            schema={"format": spec.format},
+            rows=sum(file.rows for file in shards),
+            quarantined=sum(file.rows for file in left_out),
+            files=tuple(shards),
+            quarantine=left_out,
+            settings=ShardsSettings(
+                format=spec.format,
+                classes=None if classes is None else tuple(classes),
+                score_range=spec.score_range,
+                seed=spec.seed,
+                length_unit="tokens" if spec.tokenizer else "characters",
+            ),
+            inputs=self._inputs,
+            metrics=ShardsMetrics(
+                rows_in=len(rows.row),
+                train=len(splits["train"]),
+                dev=len(splits["dev"]),
+                negatives=rows.keys.shape[1] - 2 if spec.format == "ranking" else 0,
+                left_out=_count_reasons(rows),
+            ),
         )
-        return _report(spec, manifest, phases.total)
+        return Made(manifest=manifest, rows_in=len(rows.row))
+
+    def _clean_rows(self, job: PrepareJob) -> Rows:
+        calls = [(job, *file, number) for number, file in enumerate(self._files)]
+        found = in_order(read_examples, calls)
+        banned = in_order(read_text_keys, self._exclude)
+        return _exclude_rows(self.spec, job, _rows(found), self._files, self._exclude, banned)
+
+    def report(self, published: ShardsManifest, *, is_new: bool, seconds: float) -> PrepareReport:
+        metrics = published.metrics
+        classes = published.settings.classes
+        return PrepareReport(
+            out=self.spec.out,
+            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            train=metrics.train,
+            dev=metrics.dev,
+            **(metrics.left_out or {}),
+            classes=None if classes is None else list(classes),
+            is_new=is_new,
+            seconds=seconds,
+        )
 
 
 def _found(places: tuple[str, ...]) -> list[tuple[str, CorpusFile]]:
@@ -92,28 +173,15 @@ def _found(places: tuple[str, ...]) -> list[tuple[str, CorpusFile]]:
     return [(corpus.folder, file) for corpus in corpora for file in corpus.files]
 
 
-def _identity(
-    spec: PrepareSpec, files: list[tuple[str, CorpusFile]], exclude: list[tuple[str, CorpusFile]]
-) -> dict[str, Any]:
-    options = asdict(spec)
-    for name in ("files", "exclude", "out", "address"):
-        del options[name]
-    return {
-        **options,
-        "files": [(root, asdict(file)) for root, file in files],
-        "exclude": [(root, asdict(file)) for root, file in exclude],
-    }
-
-
-def _job(spec: PrepareSpec, out: Writer, generation: str) -> ExampleJob:
+def _job(spec: PrepareSpec, out: Writer, generation: str) -> PrepareJob:
     tokenizer = None
     if spec.tokenizer is not None:
-        path = Path(local_model(spec.tokenizer)) / "tokenizer.json"
+        path = Path(resolve_model(spec.tokenizer)) / "tokenizer.json"
         if not path.is_file():
             raise ValueError(f"{path} is not there; name a model that has a fast tokenizer")
         tokenizer = path.read_text(encoding="utf-8")
     low, high = spec.score_range
-    return ExampleJob(
+    return PrepareJob(
         out=out.storage.uri,
         work=f"{WORK}/{generation}",
         kind=ExampleFormat(spec.format),
@@ -128,64 +196,27 @@ def _job(spec: PrepareSpec, out: Writer, generation: str) -> ExampleJob:
     )
 
 
-def _prepared(
+def _write_shards(
     spec: PrepareSpec,
-    job: ExampleJob,
-    files: list[tuple[str, CorpusFile]],
-    exclude: list[tuple[str, CorpusFile]],
-    generation: str,
-) -> Manifest:
-    found = in_order(read_examples, [(job, *file, number) for number, file in enumerate(files)])
-    banned = in_order(text_keys_of, exclude)
-    rows = _cleaned(spec, job, _rows(found), files, exclude, banned)
-    kept = np.flatnonzero(rows.reason == "")
-    if not len(kept):
-        raise ValueError(
-            f"all {len(rows.row):,} rows were left out ({_why(rows)}); nothing to train on: "
-            "check --exclude and the labels"
-        )
-    classes = _classes(job, rows, kept)
-    held_out = is_dev(rows.keys[kept], spec.dev_fraction, spec.seed)
-    calls: list[tuple] = []
-    splits: list[str] = []
-    for split, members in (("train", kept[~held_out]), ("dev", kept[held_out])):
+    job: PrepareJob,
+    rows: Rows,
+    splits: dict[str, np.ndarray],
+    classes: list[str] | None,
+) -> list[DataFile]:
+    """Shards of equal token mass for each split."""
+    calls: list[tuple[object, ...]] = []
+    owners: list[str] = []
+    generation = job.work.rpartition("/")[2]
+    for split, members in splits.items():
         for number, chosen in enumerate(_shards(spec, rows.lengths[members])):
             name = f"{DATA}/{generation}/{split}-{number:05d}"
             calls.append((job, rows.places(members[chosen]), name, classes, {}))
-            splits.append(split)
-    shards = [
-        DataFile(**made, source={"split": split})
-        for made, split in zip(in_order(write_rows, calls), splits, strict=True)
-    ]
-    left_out = _left_out(job, rows, np.flatnonzero(rows.reason != ""), generation)
-    return Manifest(
-        kind="shards",
-        generation=generation,
-        schema={"format": spec.format},
-        rows=sum(file.rows for file in shards),
-        quarantined=sum(file.rows for file in left_out),
-        files=tuple(shards),
-        quarantine=left_out,
-        spec={
-            "format": spec.format,
-            "classes": classes,
-            "score_range": list(spec.score_range),
-            "seed": spec.seed,
-            "length_unit": "tokens" if spec.tokenizer else "characters",
-        },
-        made_from=_identity(spec, files, exclude),
-        facts={
-            "rows_in": len(rows.row),
-            "train": int((~held_out).sum()),
-            "dev": int(held_out.sum()),
-            "negatives": rows.keys.shape[1] - 2 if spec.format == "ranking" else 0,
-            "left_out": _counts(rows),
-        },
-        versions=library_versions(),
-    )
+            owners.append(split)
+    made = in_order(write_rows, calls)
+    return [file.made_from(split=split) for file, split in zip(made, owners, strict=True)]
 
 
-def _rows(found: list[FileRows]) -> Rows:
+def _rows(found: list[FileExamples]) -> Rows:
     widths = {file.keys.shape[1] for file in found}
     if len(widths) > 1:
         raise ValueError(f"files have {sorted(widths)} texts a row; give all the same number")
@@ -203,33 +234,34 @@ def _rows(found: list[FileRows]) -> Rows:
     )
 
 
-def _cleaned(
+def _exclude_rows(
     spec: PrepareSpec,
-    job: ExampleJob,
+    job: PrepareJob,
     rows: Rows,
     files: list[tuple[str, CorpusFile]],
     exclude: list[tuple[str, CorpusFile]],
     banned: list[np.ndarray],
 ) -> Rows:
-    """Give rows that are left out their reason."""
+    """Give each row that is left out its ExclusionReason; `banned` holds keys by excluded file."""
     reason = rows.reason
     if job.rules.skipped and rows.labels is not None:
         for name in job.rules.skipped:
-            reason[rows.labels == name] = f"label {name} is skipped"
+            reason[rows.labels == name] = ExclusionReason(Exclusion.SKIPPED, name)
     for (_, file), keys in zip(exclude, banned, strict=True):
-        hit = np.isin(rows.keys, keys).any(axis=1) & (reason == "")
-        reason[hit] = f"a text occurs in {file.path}"
+        is_hit = np.isin(rows.keys, keys).any(axis=1) & (reason == "")
+        reason[is_hit] = ExclusionReason(Exclusion.EXCLUDED, file.path)
     staying = np.flatnonzero(reason == "")
-    first = staying[first_of(rows.keys[staying])] if len(staying) else staying
-    for place, original in zip(staying.tolist(), first.tolist(), strict=True):
-        if place != original:
+    first = staying[first_occurrences(rows.keys[staying])] if len(staying) else staying
+    for row, original in zip(staying.tolist(), first.tolist(), strict=True):
+        if row != original:
             where = f"row {rows.row[original]} of {files[rows.number[original]][1].path}"
-            same = rows.labels is None or rows.labels[place] == rows.labels[original]
-            reason[place] = f"{'repeats' if same else 'contradicts'} {where}"
+            is_same = rows.labels is None or rows.labels[row] == rows.labels[original]
+            kind = Exclusion.REPEATS if is_same else Exclusion.CONFLICTS
+            reason[row] = ExclusionReason(kind, where)
     return rows
 
 
-def _classes(job: ExampleJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
+def _classes(job: PrepareJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
     """All classes in a fixed order: as they were given, by number, or by name."""
     if job.kind is not ExampleFormat.PAIRS:
         return None
@@ -249,41 +281,28 @@ def _classes(job: ExampleJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
 
 def _shards(spec: PrepareSpec, lengths: np.ndarray) -> list[np.ndarray]:
     num_shards = spec.shards or max(LEAST_SHARDS, -(-len(lengths) // SHARD_ROWS))
-    return dealt(lengths, min(num_shards, len(lengths)), spec.seed) if len(lengths) else []
+    return balanced_shards(lengths, min(num_shards, len(lengths)), spec.seed) if len(lengths) else []
 
 
-def _left_out(
-    job: ExampleJob, rows: Rows, left_out: np.ndarray, generation: str
+def _write_left_out(
+    job: PrepareJob, rows: Rows, left_out: np.ndarray, generation: str
 ) -> tuple[DataFile, ...]:
     """Rows that were left out, with their reasons, one file for each input file."""
     calls = []
     for number in np.unique(rows.number[left_out]).tolist():
         chosen = left_out[rows.number[left_out] == number]
         name = f"{QUARANTINE}/{generation}/{number:06d}"
-        reasons = {"reason": rows.reason[chosen].tolist()}
+        reasons = {"reason": [reason.sentence for reason in rows.reason[chosen]]}
         calls.append((job, [(number, rows.row[chosen])], name, None, reasons))
-    return tuple(DataFile(**made) for made in in_order(write_rows, calls))
+    return tuple(in_order(write_rows, calls))
 
 
-def _counts(rows: Rows) -> dict[str, int]:
-    kinds = {"repeats": "repeats", "contradicts": "conflicts", "a": "excluded", "label": "skipped"}
-    counts = dict.fromkeys(kinds.values(), 0)
-    for reason in rows.reason[rows.reason != ""].tolist():
-        counts[kinds[reason.split(" ")[0]]] += 1
-    return counts
+def _count_reasons(rows: Rows) -> dict[str, int]:
+    """Rows left out by kind of reason, under the manifest's names of the kinds."""
+    counts = count_exclusions(rows.reason[rows.reason != ""])
+    return {kind.value: number for kind, number in counts.items()}
 
 
-def _why(rows: Rows) -> str:
-    return ", ".join(f"{number:,} {name}" for name, number in _counts(rows).items() if number)
-
-
-def _report(spec: PrepareSpec, manifest: Manifest, seconds: float) -> PrepareReport:
-    return PrepareReport(
-        out=spec.out,
-        folder=f"{spec.out.rstrip('/')}/{DATA}/{manifest.generation}",
-        train=manifest.facts["train"],
-        dev=manifest.facts["dev"],
-        **manifest.facts["left_out"],
-        classes=manifest.spec["classes"],
-        seconds=seconds,
-    )
+def _describe_counts(rows: Rows) -> str:
+    """The counts in words, without zeros."""
+    return ", ".join(f"{number:,} {name}" for name, number in _count_reasons(rows).items() if number)

@@ -4,14 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipelines.artifacts.manifest import Manifest
-from pipelines.cluster import job as cluster
+from pipelines.artifacts.reader import Artifact, typed
+from pipelines.cluster.job import ClusterStage
 from pipelines.embed import job as embed
 from pipelines.embed.estimate import EmbedEstimate
-from pipelines.index import job as index
-from pipelines.pairs import job as pairs
+from pipelines.embed.spec import EmbedSpec
+from pipelines.index.job import IndexStage
+from pipelines.options import Spec
+from pipelines.pairs.job import EXACT_CORE_SECONDS, PairsStage
 from pipelines.run.jobfile import JobFile
 from pipelines.runtime.session import num_cores
+from pipelines.runtime.stage import ArtifactStage, StageReport
+from pipelines.train.spec import TrainSpec
 from sbert_core.corpus.published import MANIFEST
 from sbert_core.storage import storage_at
 
@@ -48,14 +52,14 @@ class JobPlan:
     money: tuple[float, float] | None
 
 
-def run(job: JobFile) -> JobPlan:
+def estimate_run(job: JobFile) -> JobPlan:
     """Only the embed stage is looked into: it reads the corpus and times the model on a sample."""
     stages: list[StagePlan] = []
     rows, dim_bytes, hours, is_gpu = 0, 4 * 384, (0.0, 0.0), False
     is_same = True  # nothing above has changed
     for name, spec in job.stages.items():
-        if name == "embed":
-            estimate = embed.run(replace(spec, plan=True, model=_model(job)))
+        if isinstance(spec, EmbedSpec):
+            estimate = embed.run(replace(spec, plan=True, model=_model(job, spec)))
             assert isinstance(estimate, EmbedEstimate)
             rows = estimate.rows
             is_same = is_same and estimate.to_embed == 0 and _is_there(spec.out)
@@ -68,7 +72,7 @@ def run(job: JobFile) -> JobPlan:
                 StagePlan(name, what, rows, estimate.tokens, (low, high), estimate.bytes_out)
             )
             continue
-        is_done = is_same and _is_done(name, spec)
+        is_done = is_same and _is_current(name, spec)
         is_same = is_same and (is_done or name in ("report", "index"))
         if is_done:
             stages.append(StagePlan(name, "nothing to do"))
@@ -86,17 +90,18 @@ def run(job: JobFile) -> JobPlan:
     )
 
 
-def _model(job: JobFile) -> str:
+def _model(job: JobFile, embed_spec: EmbedSpec) -> str:
     """The encoder, or the one it is trained from as long as there is none."""
-    spec, train = job.stages["embed"], job.stages.get("train")
-    is_missing = train is not None and spec.model == str(train.out) and not train.out.exists()
-    return train.base if is_missing and train is not None else spec.model
+    train = job.find(TrainSpec)
+    if train is None or embed_spec.model != str(train.out) or train.out.exists():
+        return embed_spec.model
+    return train.base
 
 
 def _estimated(name: str, rows: int, dim_bytes: int) -> StagePlan:
     cores = num_cores()
     if name == "pairs" and rows:
-        budget = pairs.EXACT_CORE_SECONDS
+        budget = EXACT_CORE_SECONDS
         low, high = (min(budget, rows * rows / 2 * ns / 1e9) / cores + 3 for ns in PAIR_NS)
         return StagePlan(name, "would run", rows, None, (low, high), rows * PAIR_BYTES)
     if name == "index" and rows:
@@ -114,22 +119,23 @@ def _is_there(place: str) -> bool:
     return storage_at(place).stat(MANIFEST) is not None
 
 
-def _is_done(name: str, spec: Any) -> bool:  # noqa: ANN401
-    """Does the stage's output come from what is there now?"""
-    check = CHECKS.get(name)
-    storage = storage_at(str(spec.out))
-    if check is None or storage.stat(MANIFEST) is None:
+def _is_current(name: str, spec: Spec) -> bool:
+    """Would the stage have nothing to do on what is there now?"""
+    make_stage = STAGES.get(name)
+    place = str(getattr(spec, "out", ""))
+    if make_stage is None or not _is_there(place):
         return False
     try:
-        return check(spec, Manifest.from_json(storage.read(MANIFEST)))
+        stage = make_stage(spec)
+        return stage.is_current(typed(Artifact.open(place).manifest, stage.kind, place, ""))
     except (ValueError, FileNotFoundError):
         return False
 
 
-CHECKS: dict[str, Callable[[Any, Manifest], bool]] = {
-    "pairs": pairs.is_done,
-    "cluster": cluster.is_done,
-    "index": index.is_done,
+STAGES: dict[str, Callable[[Any], ArtifactStage[object, object, object, StageReport]]] = {
+    "pairs": PairsStage,
+    "cluster": ClusterStage,
+    "index": IndexStage,
 }
 
 

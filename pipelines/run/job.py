@@ -9,45 +9,55 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from pipelines.artifacts.errors import GateFailed
+from pipelines.artifacts.sidecars import RUN_RECORD, SCORES, GateRecord, RunRecord, read_sidecar
 from pipelines.evaluate.spec import EvaluateSpec
-from pipelines.run.gates import Gate, gates_of
+from pipelines.run.gates import Gate, measure_gates
 from pipelines.run.jobfile import JobFile
 from pipelines.run.spec import RunSpec
-from pipelines.runtime.logs import run_id, stage_named
-from pipelines.runtime.progress import stages_shown
+from pipelines.runtime.logs import log_stage, run_id
+from pipelines.runtime.progress import show_stages
+from pipelines.runtime.readable import ReadableReport
 from pipelines.runtime.session import shared_session
 from sbert_core.digest import digest, file_digest, folder_digest
 from sbert_core.storage import storage_at
 from workers.common.memory import private_bytes
 
+if TYPE_CHECKING:
+    from pipelines.run.estimate import JobPlan
+
 log = logging.getLogger(__name__)
 
-RUN = "run.json"
+
+class StageOutcome(Protocol):
+    """A report of any stage. is_new: False where there was nothing to do."""
+
+    @property
+    def is_new(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
     """What became of a stage. outcome: done, nothing to do, passed over or held back.
 
-    driver_bytes: private memory of this process when the stage was over.
+    said: numbers and words of its report. driver_bytes: private memory of this process when the
+    stage was over.
     """
 
     name: str
     outcome: str
-    seconds: float
-    said: dict[str, Any]
+    seconds: float = 0.0
+    said: dict[str, str | int | float | bool | None]
     driver_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
+class RunReport(ReadableReport):
     """A finished run; `plan` holds the estimates of one that was only planned."""
 
     out: str
@@ -55,10 +65,11 @@ class RunReport:
     gates: tuple[Gate, ...]
     page: str | None
     seconds: float
-    plan: Any = None
+    plan: "JobPlan | None" = None
 
 
 def run(spec: RunSpec) -> RunReport:
+    """Run the stages of a job file, or estimate what they would take."""
     path = spec.job.absolute()
     with contextlib.chdir(path.parent if path.parent.is_dir() else Path.cwd()):
         # Paths in a job file are relative to it, wherever the scheduler starts the command.
@@ -67,103 +78,127 @@ def run(spec: RunSpec) -> RunReport:
             raise ValueError(f"--from {spec.start}: the job's stages are {', '.join(job.stages)}")
         here = path.parent if spec.job.is_absolute() else spec.job.parent
         if spec.plan:
-            planned = import_module("pipelines.run.estimate").run(job)
-            return RunReport(out=job.out, stages=(), gates=(), page=None, seconds=0.0, plan=planned)
-        return Run(job, spec.start, here).carried_out()
+            plan = import_module("pipelines.run.estimate").estimate_run(job)
+            return RunReport(out=job.out, stages=(), gates=(), page=None, seconds=0.0, plan=plan)
+        return Run(job, spec.start, here).run_stages()
 
 
 class Run:
-    """One run of a job."""
+    """One run of a job. start: the first stage to run. here: the job's folder as the user sees it.
+
+    previous: what the last run noted in `run.json`.
+    """
 
     def __init__(self, job: JobFile, start: str | None, here: Path) -> None:
         self.job = job
-        self.here = here  # the job's folder as the user sees it
-        self.start = start
-        self.began = time.time()
+        self.here = here
+        self.first_stage = start
+        self.start = time.time()
         self.stages: list[StageRun] = []
-        self.reports: dict[str, Any] = {}
+        self.reports: dict[str, StageOutcome] = {}
         self.gates: list[Gate] = []
         self.storage = storage_at(job.out)
-        known = self.storage.stat(RUN) is not None
-        self.before = json.loads(self.storage.read(RUN)) if known else {}
+        is_known = self.storage.stat(RUN_RECORD) is not None
+        self.previous = read_sidecar(self.storage, RUN_RECORD, RunRecord) if is_known else None
+        self.evaluated = self.previous.evaluated if self.previous else None
 
-    def carried_out(self) -> RunReport:
+    def run_stages(self) -> RunReport:
+        """Run what is due; GateFailed, after everything is written, if a gate is not met."""
         names = list(self.job.stages)
-        first = names.index(self.start) if self.start else 0
-        with shared_session(self.job.out), stages_shown(names) as shown:
+        first = names.index(self.first_stage) if self.first_stage else 0
+        page = None
+        with shared_session(self.job.out), show_stages(names) as shown:
             for number, name in enumerate(names):
                 if name == "report":
                     continue
                 if number < first:
-                    self._note(StageRun(name=name, outcome="passed over", seconds=0.0, said={}))
-                    continue
-                if name == "apply" and self._is_gate_shut():
-                    self._note(StageRun(name=name, outcome="held back", seconds=0.0, said={}))
-                    continue
-                with shown(name), stage_named(name):
-                    self._stage(name)
-            self.gates = self._gates()
+                    self._note(StageRun(name=name, outcome="passed over", said={}))
+                elif name == "apply" and self._is_gate_shut():
+                    self._note(StageRun(name=name, outcome="held back", said={}))
+                else:
+                    with shown(name), log_stage(name):
+                        self._run_stage(name)
+            self.gates = self._measure_gates()
             self._write()
-            page = None
             if "report" in self.job.stages:
                 with shown("report"):
-                    page = self._seen(self._stage("report").page)
-        failed = [gate for gate in self.gates if not gate.is_met]
-        if failed:
-            is_held = any(stage.outcome == "held back" for stage in self.stages)
-            held = "apply was held back. " if is_held else ""
-            raise GateFailed(
-                f"{'; '.join(str(gate) for gate in failed)}. {held}The artifacts are in "
-                f"{self._seen(self.job.out)}" + (f", the report is {page}" if page else "")
-            )
+                    page = self._from_here(self._write_page())
+        self._refuse_failed_gates(page)
         return RunReport(
-            out=self._seen(self.job.out),
+            out=self._from_here(self.job.out),
             stages=tuple(self.stages),
             gates=tuple(self.gates),
             page=page,
-            seconds=time.time() - self.began,
+            seconds=time.time() - self.start,
         )
 
-    def _stage(self, name: str) -> Any:  # noqa: ANN401
+    def _run_stage(self, name: str) -> None:
+        """Run a stage and note its outcome."""
         spec = self.job.stages[name]
         log.info("stage %s", name)
-        began = time.perf_counter()
-        fingerprint = _fingerprint(spec) if name == "evaluate" else None
-        known = self.before.get("evaluated")
-        if fingerprint is not None and known == fingerprint and (spec.out / "scores.json").exists():
-            report = import_module("pipelines.evaluate.job").reread(spec)
-            is_new = False
-        else:
-            report = import_module(f"pipelines.{name}.job").run(spec)
-            if isinstance(report, list):  # of a training with several seeds
-                report = report[0]
-            is_new = getattr(report, "is_new", bool(getattr(report, "seconds", 1.0)))
+        start = time.perf_counter()
+        report = self._find_scores(spec) if isinstance(spec, EvaluateSpec) else None
+        if report is None:
+            made = import_module(f"pipelines.{name}.job").run(spec)
+            report = made[0] if isinstance(made, list) else made  # one training for each seed
         self.reports[name] = report
-        seconds = time.perf_counter() - began
-        outcome = "done" if is_new else "nothing to do"
         self._note(
             StageRun(
                 name=name,
-                outcome=outcome,
-                seconds=seconds,
-                said=_said(report),
+                outcome="done" if report.is_new else "nothing to do",
+                seconds=time.perf_counter() - start,
+                said=_scalars(report),
                 driver_bytes=private_bytes(),
             )
         )
-        if fingerprint is not None:
-            self.before["evaluated"] = fingerprint
+
+    def _find_scores(self, spec: EvaluateSpec) -> StageOutcome | None:
+        """The scores of the last run, if models and benchmark files are the same."""
+        known, self.evaluated = self.evaluated, _fingerprint(spec)
+        if known != self.evaluated or spec.out is None or not (spec.out / SCORES).exists():
+            return None
+        report: StageOutcome = import_module("pipelines.evaluate.job").reread(spec)
         return report
 
-    def _seen(self, place: str) -> str:
+    def _write_page(self) -> str:
+        """The report of the run; the path of its page."""
+        log.info("stage report")
+        start = time.perf_counter()
+        made = import_module("pipelines.report.job").run(self.job.stages["report"])
+        seconds = time.perf_counter() - start
+        self._note(
+            StageRun(
+                name="report",
+                outcome="done",
+                seconds=seconds,
+                said=_scalars(made),
+                driver_bytes=private_bytes(),
+            )
+        )
+        page: str = made.page
+        return page
+
+    def _refuse_failed_gates(self, page: str | None) -> None:
+        failed = [gate for gate in self.gates if not gate.is_met]
+        if not failed:
+            return
+        is_held = any(stage.outcome == "held back" for stage in self.stages)
+        held = "apply was held back. " if is_held else ""
+        raise GateFailed(
+            f"{'; '.join(str(gate) for gate in failed)}. {held}The artifacts are in "
+            f"{self._from_here(self.job.out)}" + (f", the report is {page}" if page else "")
+        )
+
+    def _from_here(self, place: str) -> str:
         """A place below the job's folder, from where the command was given."""
         return place if "://" in place else str(self.here / place)
 
-    def _gates(self) -> list[Gate]:
+    def _measure_gates(self) -> list[Gate]:
         """Measured now; for stages that were passed over, as the run before measured them."""
-        known = {gate["name"]: gate["value"] for gate in self.before.get("gates", [])}
-        found = gates_of(self.job.gates, self.reports)
-        if self.start is None:
+        found = measure_gates(self.job.gates, self.reports)
+        if self.first_stage is None or self.previous is None:
             return found
+        known = {gate.name: gate.value for gate in self.previous.gates}
         return [
             replace(gate, value=known.get(gate.name)) if gate.value is None else gate
             for gate in found
@@ -171,26 +206,28 @@ class Run:
 
     def _is_gate_shut(self) -> bool:
         """Every gate judges a stage before apply, which takes rows out of what others read."""
-        return not all(gate.is_met for gate in self._gates())
+        return not all(gate.is_met for gate in self._measure_gates())
 
     def _note(self, stage: StageRun) -> None:
         self.stages.append(stage)
         self._write()
 
     def _write(self) -> None:
+        """Write `run.json`; until gates are measured anew it keeps those of the run before."""
+        gates = [GateRecord(**asdict(gate), is_met=gate.is_met) for gate in self.gates]
+        if not gates and self.previous is not None:
+            gates = list(self.previous.gates)
         facts = {
             "job": str(self.job.path),
             "run": run_id(),
-            "started": self.began,
-            "seconds": round(time.time() - self.began, 2),
+            "started": self.start,
+            "seconds": round(time.time() - self.start, 2),
             "stages": [asdict(stage) for stage in self.stages],
-            # Until they are judged anew, those of the run before: --from may need them.
-            "gates": [{**asdict(gate), "is_met": gate.is_met} for gate in self.gates]
-            or self.before.get("gates", []),
+            "gates": [asdict(gate) for gate in gates],
             "price_per_hour": self.job.price_per_hour,
-            "evaluated": self.before.get("evaluated"),
+            "evaluated": self.evaluated,
         }
-        self.storage.put(RUN, (json.dumps(facts, indent=1, default=str) + "\n").encode())
+        self.storage.put(RUN_RECORD, (json.dumps(facts, indent=1, default=str) + "\n").encode())
 
 
 def _fingerprint(spec: EvaluateSpec) -> str:
@@ -213,11 +250,12 @@ def _fingerprint(spec: EvaluateSpec) -> str:
     return digest({**json.loads(json.dumps(options, default=str)), "contents": contents})
 
 
-def _said(report: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Counts of a report; what is long stays in the artifact."""
-    facts: Mapping[str, Any] = asdict(report)
+def _scalars(report: object) -> dict[str, str | int | float | bool | None]:
+    """Numbers and words of a report; what is long stays in the artifact."""
+    assert is_dataclass(report)
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
     return {
         name: value
-        for name, value in facts.items()
+        for name, value in values.items()
         if isinstance(value, str | int | float | bool) or value is None
     }

@@ -1,20 +1,20 @@
-"""How an update failed, beside its output, so that a retry on the same input costs nothing.
+"""Failures of updates that a rerun would repeat, kept beside the output.
 
 In:  the identity of what a job is to make: a digest of its input as the job itself found it.
-Out: `_outcome.json` after an end that only other input, options or software can change. The same
-     command then ends as it did before it asks for a worker.
+Out: `_outcome.json` after a failure that only other input, options or software can change. The same
+     command then fails at once, without a worker.
 
-Only two kinds of error are remembered: InputRefused, raised where all of the input was looked at,
-and failed gates. Anything else may depend on what a digest cannot see, such as a model, a node or
-a key, and is tried again.
+Two kinds of error are cached: InvalidInput, raised where all of the input was read, and failed
+gates. Any other may depend on what a digest does not cover, such as a model, a node or a key, and
+is tried again.
 """
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
 
 from pipelines.artifacts.errors import GateFailed
 from pipelines.artifacts.layout import WORK
@@ -22,58 +22,77 @@ from pipelines.artifacts.manifest import library_versions
 from pipelines.artifacts.writer import Writer
 from sbert_core.corpus.published import MANIFEST
 from sbert_core.digest import digest
-from sbert_core.errors import InputRefused
+from sbert_core.errors import InvalidInput
+from sbert_core.json_record import decode
 from sbert_core.storage import Storage
 
 OUTCOME = "_outcome.json"
 NOT_INPUT = ("address", "plan")  # options that change where a job runs, not how it ends
 
 
-@contextlib.contextmanager
-def remembered(out: Writer, spec: Any, identity: str) -> Iterator[None]:  # noqa: ANN401
-    """Raise what this job ended with before, or note what it ends with now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failure. cause: digest of identity, options and versions; state: of the output."""
 
-    out: the output as it was claimed; only an update has one to keep a note in. spec: the job's.
+    cause: str = ""
+    state: str = ""
+    code: int
+    message: str
+    time: str
+
+
+@contextlib.contextmanager
+def replay_or_record(out: Writer, spec: object, identity: str) -> Iterator[None]:
+    """Raise the failure that this job is known to end with, or record the one it ends with now.
+
+    out: the output as it was claimed; only an update has a place to keep a record in. spec: the
+    job's options, a dataclass.
     """
     storage = out.storage
-    options = {name: value for name, value in asdict(spec).items() if name not in NOT_INPUT}
-    cause = digest({"identity": identity, "options": options, "versions": library_versions()})
-    known = _known(storage)
-    if known.get("cause") == cause and known.get("state") == _state(storage):
-        kind = GateFailed if known["code"] == 4 else InputRefused
+    cause = digest(
+        {"identity": identity, "options": _options(spec), "versions": library_versions()}
+    )
+    known = _read_failure(storage)
+    if known is not None and (known.cause, known.state) == (cause, _state(storage)):
+        kind = GateFailed if known.code == GateFailed.exit_code else InvalidInput
         raise kind(
-            f"{known['message']} (as before, {known['time']}: nothing was tried, since the input, "
+            f"{known.message} (as before, {known.time}: nothing was tried, since the input, "
             f"the options and the output are the same; remove {storage.uri}/{OUTCOME} to try again)"
         )
     try:
         yield
-    except (InputRefused, GateFailed) as error:
+    except (InvalidInput, GateFailed) as error:
         if out.current is not None:
-            facts = {
-                "cause": cause,
-                "state": _state(storage),
-                "code": 4 if isinstance(error, GateFailed) else 2,
-                "message": str(error),
-                "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-            }
-            storage.put(OUTCOME, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+            failure = Failure(
+                cause=cause,
+                state=_state(storage),
+                code=error.exit_code,
+                message=str(error),
+                time=time.strftime("%Y-%m-%d %H:%M:%S"),
+            )
+            facts = json.dumps(dataclasses.asdict(failure), indent=1, ensure_ascii=False)
+            storage.put(OUTCOME, (facts + "\n").encode())
         raise
     storage.delete([OUTCOME])
 
 
-def _known(storage: Storage) -> dict[str, Any]:
+def _options(spec: object) -> dict[str, object]:
+    assert dataclasses.is_dataclass(spec) and not isinstance(spec, type)
+    options = dataclasses.asdict(spec)
+    return {name: value for name, value in options.items() if name not in NOT_INPUT}
+
+
+def _read_failure(storage: Storage) -> Failure | None:
     if storage.stat(OUTCOME) is None:
-        return {}
+        return None
     try:
-        found = json.loads(storage.read(OUTCOME))
-    except ValueError:  # torn by a crash, or written by hand: as if there were none
-        return {}
-    is_whole = isinstance(found, dict) and {"message", "time", "code"} <= found.keys()
-    return found if is_whole else {}
+        return decode(Failure, json.loads(storage.read(OUTCOME)), OUTCOME)
+    except ValueError:  # cut short by a crash, or written by hand: as if there were none
+        return None
 
 
 def _state(storage: Storage) -> str:
-    """What the output holds: the published artifact, and work that an earlier run left."""
+    """Digest of what the output holds: the published artifact, and work an earlier run left."""
     published = storage.stat(MANIFEST)
     left = sorted((stat.name, stat.size) for stat in storage.list(WORK))
     return digest({"published": published and published.version, "left": left})

@@ -15,18 +15,18 @@ from typing import TextIO
 from pipelines.runtime.terminal import printable
 
 RUN_ID = "SBERT_RUN_ID"  # a scheduler's own name for the run
-FIELDS = ("unit", "reason")  # what a line may say of itself, beside its words
+FIELDS = ("unit", "reason")  # extra fields a log record may have
 _stage: ContextVar[str] = ContextVar("stage", default="")
 
 
 @cache
 def run_id() -> str:
-    """One name for everything this process says and measures."""
+    """The name of this run in log lines, metrics and `run.json`."""
     return os.environ.get(RUN_ID) or secrets.token_hex(4)
 
 
 @contextlib.contextmanager
-def stage_named(name: str) -> Iterator[None]:
+def log_stage(name: str) -> Iterator[None]:
     """Lines logged inside belong to this stage."""
     token = _stage.set(name)
     try:
@@ -61,7 +61,7 @@ class JsonLines(logging.Formatter):
 
 
 class Stderr(logging.StreamHandler):
-    """The stderr of the moment: a live display puts its own in the place while it is shown."""
+    """Looks up sys.stderr when it writes: rich replaces it while a progress bar is shown."""
 
     @property
     def stream(self) -> TextIO:

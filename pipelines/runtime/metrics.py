@@ -1,7 +1,7 @@
-"""How far a job is, as metrics of Ray's: Prometheus finds them on every node, prefixed `ray_`.
+"""Progress of a job as Ray metrics, which Prometheus scrapes on every node with the prefix `ray_`.
 
-All are set by the driver, which knows of the whole job; an embedded Ray has nobody who would ask.
-`deploy/README.md` tells what to do with them.
+The driver sets all of them, since it sees the whole job; an embedded Ray exports none.
+`deploy/README.md` describes alerts and a dashboard.
 """
 
 import threading
@@ -35,7 +35,7 @@ _beating = threading.Lock()
 
 def observe(stage: str, **values: float) -> None:
     """Set metrics of a stage, by their names without the prefix; they stay until the job ends."""
-    if not _is_watched():
+    if not _is_exported():
         return
     _last.setdefault(stage, {}).update(values)
     _set(stage)
@@ -44,9 +44,9 @@ def observe(stage: str, **values: float) -> None:
 
 
 def _beat() -> None:
-    """Say again what was said last, for as long as somebody may listen."""
+    """Export the last values again every 5 s: Ray drops a series after 15 s."""
     time.sleep(BEAT_SECONDS)
-    while _is_watched():
+    while _is_exported():
         for stage in list(_last):
             _set(stage)
         time.sleep(BEAT_SECONDS)
@@ -54,7 +54,7 @@ def _beat() -> None:
     _beating.release()
 
 
-def _is_watched() -> bool:
+def _is_exported() -> bool:
     return is_connected() and not is_embedded()
 
 

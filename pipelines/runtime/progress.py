@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from pipelines.runtime.metrics import observe
-from sbert_core.threads import beside
+from sbert_core.threads import background
 from workers.common import progress_board as board
 
 log = logging.getLogger(__name__)
@@ -36,16 +36,16 @@ def progress(
     meter = _Meter(num_rows, num_tokens, by, unit)
     if sys.stderr.isatty():
         with _bar(label, meter) as advance:
-            yield _measured(label, meter, advance)
+            yield _with_metrics(label, meter, advance)
     else:
-        yield _measured(label, meter, _lines(label, meter))
+        yield _with_metrics(label, meter, _lines(label, meter))
 
 
-def _measured(label: str, meter: "_Meter", advance: Advance) -> Advance:
-    """The same function, which also tells whoever watches the cluster."""
+def _with_metrics(label: str, meter: "_Meter", advance: Advance) -> Advance:
+    """Wrap `advance` so that every call also sets the metrics of the stage."""
     began = time.monotonic()
 
-    def measured(rows: int, tokens: int, remark: str = "") -> None:
+    def advance_and_observe(rows: int, tokens: int, remark: str = "") -> None:
         advance(rows, tokens, remark)
         observe(
             label,
@@ -55,11 +55,11 @@ def _measured(label: str, meter: "_Meter", advance: Advance) -> Advance:
             stage_seconds=time.monotonic() - began,
         )
 
-    return measured
+    return advance_and_observe
 
 
 @contextmanager
-def stages_shown(names: Sequence[str]) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+def show_stages(names: Sequence[str]) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
     """One display over the stages of a run: what is done, what runs, what waits."""
     if not sys.stderr.isatty():
         yield lambda name: nullcontext()
@@ -89,7 +89,7 @@ def _bars() -> Progress:
 
 @contextmanager
 def _bar(label: str, meter: "_Meter") -> Iterator[Advance]:
-    """A bar of its own, or the bar of the stage that runs."""
+    """A bar of its own, or that of the running stage."""
     with ExitStack() as stack:
         if _shown:
             bars, task = _shown[-1]
@@ -120,9 +120,9 @@ def _lines(label: str, meter: "_Meter") -> Advance:
 
 
 class _Meter:
-    """Counts, and what they say of speed and of the time that is left.
+    """Counts, and from them the speed and the time left.
 
-    The clock starts with the first work done, so that starting up does not pass for slowness.
+    The clock starts with the first work done, so that start-up time is not counted.
     """
 
     def __init__(
@@ -172,32 +172,32 @@ class _Meter:
         return ", ".join(part for part in (*said, self.remark, self.by) if part)
 
 
-class Speeds:
+class SpeedLog:
     """Tokens per second over the time of a job, for its report."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
-    def beside(self, advance: Advance) -> Advance:
-        """The same function, overheard."""
+    def record(self, advance: Advance) -> Advance:
+        """Wrap `advance` so that every call is also recorded."""
 
-        def overheard(rows: int, tokens: int, remark: str = "") -> None:
+        def recorded(rows: int, tokens: int, remark: str = "") -> None:
             self._seen.append((time.monotonic(), self.tokens + tokens))
             advance(rows, tokens, remark)
 
-        return overheard
+        return recorded
 
     @property
     def tokens(self) -> int:
         return self._seen[-1][1] if self._seen else 0
 
-    def points(self, most: int = 60) -> list[list[float]]:
+    def points(self, max_points: int = 60) -> list[list[float]]:
         """Seconds since the first work was seen, and the speed since the point before."""
         if not self._seen:
             return []
         start = then = self._seen[0][0]
         before = self._seen[0][1]
-        least = max(2 * POLL_SECONDS, (self._seen[-1][0] - start) / most)
+        least = max(2 * POLL_SECONDS, (self._seen[-1][0] - start) / max_points)
         found: list[list[float]] = []
         for now, tokens in self._seen[1:]:
             if now - then >= least:
@@ -207,24 +207,24 @@ class Speeds:
 
 
 @contextmanager
-def polled(run: str, advance: Advance) -> Iterator[None]:
-    """Show what workers write on the run's board; one out of reach costs only the display."""
+def poll_progress(run: str, advance: Advance) -> Iterator[None]:
+    """Show what workers write to the run's progress board; without it only the display stops."""
 
     def poll(stop: threading.Event) -> None:
         rows = tokens = 0
         while True:
             is_last = stop.wait(POLL_SECONDS)
             with suppress(RayError):
-                seen = board.totals(run)
+                seen = board.read_totals(run)
                 if seen.rows > rows:
                     advance(seen.rows - rows, seen.tokens - tokens, seen.remark)
                     rows, tokens = seen.rows, seen.tokens
             if is_last:
                 return
 
-    board.wipe(run)
+    board.clear(run)
     try:
-        with beside(poll, "progress"):
+        with background(poll, "progress"):
             yield
     finally:
-        board.wipe(run)
+        board.clear(run)

@@ -1,4 +1,4 @@
-"""Ends what is left of an embedded Ray as soon as its driver is gone, however it went.
+"""Kill what is left of an embedded Ray as soon as its driver is gone, however it ended.
 
 In:  the folder of the session and the driver's process id; standard input, which the driver closes
      after `ray.shutdown()`, and the kernel closes for a driver that was killed.
@@ -6,8 +6,8 @@ Out: no process that writes to a file of that folder.
 
 Ray's processes end by themselves when their raylet is gone, but not in a time that can be relied
 on: its agents were there 45 s after a kill -9 of the driver, and a controller of Ray Train of
-560 MB was found that stayed for good. Whoever is left by then works for nobody, so it is ended at
-once. Runs as a script without any package: it costs some 10 MB for as long as the session lasts.
+560 MB was found that stayed for good. Such processes are killed at once. Runs as a script without
+any package: it costs some 10 MB for as long as the session lasts.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ import time
 
 POLL_SECONDS = 0.05
 # A process in the middle of a read from a dead network disk cannot be killed; wait no longer.
-MOST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 
 
 def main() -> None:
     folder, driver = os.path.realpath(sys.argv[1]), int(sys.argv[2])
     sys.stdin.read()
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     # Looks again until there is nobody: a process may start another right before its end.
     while (left := writers_of(folder, driver)) and time.monotonic() < deadline:
         for pid in left:

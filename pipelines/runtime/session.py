@@ -5,12 +5,9 @@ Out: a connected driver for the length of a `with` block, and nothing left behin
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
-import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,14 +15,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import ray
 from ray.exceptions import AuthenticationError
 
 from pipelines.runtime import reaper
-from sbert_core.errors import Unsettled
+from pipelines.runtime.ray_home import make_ray_home, write_token
+from sbert_core.errors import TransientError
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -38,8 +35,6 @@ QUIET = {
     # Ray Train sees what its workers report only when it looks, every 2 s by itself.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
 }
-# A unix socket's path holds at most 107 bytes, and Ray appends up to 64 to its folder.
-LONGEST_RAY_HOME = 42
 # Every process of Ray's wakes up a hundred times a second; on two cores the idle ones cost 1 %.
 FRUGAL = {
     "RAY_num_workers_soft_limit": "0",  # else as many idle workers as CPUs are kept for good
@@ -125,18 +120,18 @@ def ray_session(
 
 @contextlib.contextmanager
 def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Iterator[None]:
-    with _ray_home(folder) as home:
+    with make_ray_home(folder) as home:
         own = FRUGAL | {
-            "RAY_AUTH_TOKEN_PATH": str(_token_file(home)),
+            "RAY_AUTH_TOKEN_PATH": str(write_token(home)),
             "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),  # else a folder in /tmp stays
         }
-        token = _given_token() if address else own
+        token = _use_given_token() if address else own
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
-        ended = contextlib.nullcontext() if address else _ended_with_us(home)
-        with ended, _environment(QUIET | token):
+        reaped = contextlib.nullcontext() if address else _reap_on_exit(home)
+        with reaped, _environment(QUIET | token):
             try:
-                with _working_in(home), _own_signals(), _silent_start():
+                with _change_directory(home), _keep_signal_handler(), _hide_start_messages():
                     _connect(home, address, num_cpus)
                 _held.append(address)
                 yield
@@ -146,8 +141,8 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
 
 
 @contextlib.contextmanager
-def _ended_with_us(home: Path) -> Iterator[None]:
-    """No process of the Ray in this folder outlives the block, nor this process if it is killed."""
+def _reap_on_exit(home: Path) -> Iterator[None]:
+    """Start a reaper that kills the Ray of this folder when the block or this process ends."""
     if not Path("/proc/self/fd").exists():
         yield
         return
@@ -167,15 +162,15 @@ def _ended_with_us(home: Path) -> Iterator[None]:
         watching.communicate()
 
 
-def _given_token() -> dict[str, str]:
-    """Ray sends a token only where the mode says so; here giving one is enough."""
+def _use_given_token() -> dict[str, str]:
+    """The mode in which Ray sends a token, if one is given: Ray itself wants both."""
     is_given = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
     return {"RAY_AUTH_MODE": "token"} if is_given and "RAY_AUTH_MODE" not in os.environ else {}
 
 
 @contextlib.contextmanager
-def _own_signals() -> Iterator[None]:
-    """Ray answers SIGTERM by ending the process at once; a job saves what it has first."""
+def _keep_signal_handler() -> Iterator[None]:
+    """Restore our SIGTERM handler: ray.init installs one that exits at once."""
     handler = signal.getsignal(signal.SIGTERM)
     yield
     if threading.current_thread() is threading.main_thread() and handler is not None:
@@ -183,8 +178,8 @@ def _own_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
-    """By handle, not by name: Ray unpacks the folder of a submitted job anew under its feet."""
+def _change_directory(folder: Path) -> Iterator[None]:
+    """Work in a folder; return by handle, since Ray unpacks a submitted job's folder anew."""
     before = os.open(".", os.O_RDONLY)
     os.chdir(folder)
     try:
@@ -195,19 +190,19 @@ def _working_in(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silent_start() -> Iterator[None]:
-    """Ray's C++ side greets on stderr; its words are shown only if it does not come up."""
+def _hide_start_messages() -> Iterator[None]:
+    """Hide what Ray's C++ side writes to stderr, unless the start fails."""
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as hidden:
         stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(hidden.fileno(), 2)
         try:
             yield
-        except Unsettled:  # says it all in one line
+        except TransientError:  # its message is enough
             raise
         except BaseException:
-            said.seek(0)
-            os.write(stderr, said.read())
+            hidden.seek(0)
+            os.write(stderr, hidden.read())
             raise
         finally:
             os.dup2(stderr, 2)
@@ -217,10 +212,10 @@ def _silent_start() -> Iterator[None]:
 def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
     if address is not None:
         try:
-            _knock(address)
+            _check_listening(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, AuthenticationError) as error:
-            raise Unsettled(
+            raise TransientError(
                 f"no Ray cluster answers at {address!r}; check --address, RAY_ADDRESS and the "
                 "cluster's token, or leave them out for an embedded Ray"
             ) from error
@@ -236,66 +231,12 @@ def _connect(home: Path, address: str | None, num_cpus: int | None) -> None:
     )
 
 
-def _knock(address: str) -> None:
-    """Raise if nothing listens there: Ray itself retries for minutes before it says so."""
+def _check_listening(address: str) -> None:
+    """OSError if nothing listens at the address: Ray itself retries for minutes."""
     place = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if place is not None:
         host, port = place.groups()
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
-
-
-@contextlib.contextmanager
-def _ray_home(folder: Path) -> Iterator[Path]:
-    """An empty folder under a name short enough for Ray's sockets, removed at the end.
-
-    The driver locks it for its life, so that the next session can tell and remove what a killed
-    one left.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    homes = folder.resolve() / "_ray"
-    with contextlib.ExitStack() as stack:
-        with _locked(folder):
-            homes.mkdir(exist_ok=True)
-            _remove_dead(homes)
-            home = Path(tempfile.mkdtemp(dir=homes))
-            handle = stack.enter_context(_locked(home))
-        try:
-            yield _short_name(home, handle)
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
-            with _locked(folder), contextlib.suppress(OSError):
-                homes.rmdir()
-
-
-def _remove_dead(homes: Path) -> None:
-    """Remove the homes whose driver is gone, and with it its lock."""
-    for home in homes.iterdir():
-        with contextlib.suppress(BlockingIOError), _locked(home, wait=False):
-            shutil.rmtree(home, ignore_errors=True)
-
-
-def _short_name(home: Path, handle: int) -> Path:
-    """A path to `home` that leaves room for the names of Ray's sockets."""
-    if len(os.fsencode(home)) <= LONGEST_RAY_HOME:
-        return home
-    if Path("/proc/self/fd").exists():
-        # The same folder through this process's open handle, as Linux shows it.
-        return Path(f"/proc/{os.getpid()}/fd/{handle}")
-    raise ValueError(
-        f"{home} is too long for Ray's sockets ({LONGEST_RAY_HOME} bytes at most); "
-        "work in a folder with a shorter path"
-    )
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, wait: bool = True) -> Iterator[int]:
-    """An open handle on a folder that nobody else has locked."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield handle
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -311,16 +252,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@cache
-def _token() -> str:
-    """One for the process: Ray reads a token once and keeps it for later sessions."""
-    return secrets.token_hex(32)
-
-
-def _token_file(home: Path) -> Path:
-    path = home / "token"
-    path.touch(mode=0o600)
-    path.write_text(_token())
-    return path

@@ -1,22 +1,65 @@
-"""Whether this process was told to stop.
+"""Stopping on SIGINT and SIGTERM: save what is done, and end in time.
 
-A signal raises an exception, and a library may lose it: in a destructor, in a callback of its own.
-So loops over long work ask as well.
+A signal raises KeyboardInterrupt, and a library may lose it: in a destructor, in a callback. So
+loops over long work call `raise_if_requested` as well, and a timer ends the process if nothing else
+does.
 """
 
+import logging
+import os
+import signal
 import threading
+from collections.abc import Callable
 
-_told = threading.Event()
+log = logging.getLogger(__name__)
 
-
-def tell() -> None:
-    _told.set()
-
-
-def forget() -> None:
-    _told.clear()
+# Hard exit this long after the signal: schedulers SIGKILL at 30 s, and ray.shutdown() may hang.
+HARD_EXIT_SECONDS = 23.0
+_requested = threading.Event()
 
 
-def stop_if_told() -> None:
-    if _told.is_set():
+def request() -> None:
+    """Ask the running work to stop."""
+    _requested.set()
+
+
+def reset() -> None:
+    """Forget an earlier request."""
+    _requested.clear()
+
+
+def raise_if_requested() -> None:
+    """KeyboardInterrupt if the process was asked to stop."""
+    if _requested.is_set():
         raise KeyboardInterrupt
+
+
+def catch_signals(hard_exit: Callable[[], None]) -> None:
+    """Turn SIGINT and SIGTERM into KeyboardInterrupt.
+
+    hard_exit: called if the process is still there `HARD_EXIT_SECONDS` later. A signal that was
+    ignored when the process started stays ignored, and the log states it.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            log.info(
+                "%s is ignored, as shells have it for commands in the background; another signal "
+                "ends the job",
+                signal.Signals(number).name,
+            )
+        else:
+            signal.signal(number, lambda _number, _frame: _interrupt(hard_exit))
+
+
+def _interrupt(hard_exit: Callable[[], None]) -> None:
+    request()
+    last = threading.Timer(HARD_EXIT_SECONDS, hard_exit)
+    last.daemon = True
+    last.start()
+    raise KeyboardInterrupt
+
+
+def exit_now(message: str, code: int) -> None:
+    """End the process without clean-up; files are published whole or not at all."""
+    os.write(2, message.encode())
+    os._exit(code)

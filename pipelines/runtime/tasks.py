@@ -5,63 +5,67 @@ Tasks write files that are whole or not there, so one that was abandoned leaves 
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from pipelines.artifacts.errors import PartialWork
-from pipelines.runtime.capacity import wait_for_room
+from pipelines.runtime.capacity import wait_for_capacity
 from pipelines.runtime.metrics import observe
-from pipelines.runtime.shutdown import stop_if_told
+from pipelines.runtime.shutdown import raise_if_requested
+
+Result = TypeVar("Result")
 
 TASKS_PER_CPU = 2
-LAST_SECONDS = 15.0
-LOOKED_AT_SECONDS = 10.0  # a cluster that has grown gets more tasks, whether one has ended or not
+GRACE_SECONDS = 15.0
+POLL_SECONDS = 10.0  # a cluster that has grown gets more tasks, whether one has ended or not
 
 
-def in_order(function: Callable, calls: Sequence[tuple]) -> list:
-    """The result of a task for each call, in the order of calls."""
+def in_order(function: Callable[..., Result], calls: Sequence[tuple[object, ...]]) -> list[Result]:
+    """Run a task for each call, given as arguments; the results in the order of the calls."""
     results = dict(as_they_come(function, calls))
     return [results[number] for number in range(len(calls))]
 
 
-def as_they_come(function: Callable, calls: Sequence[tuple]) -> Iterator[tuple[int, Any]]:
-    """The number and the result of each call, the first to end first."""
-    remote: Any = ray.remote(function)
-    wait_for_room({"CPU": 1.0})
+def as_they_come(
+    function: Callable[..., Result], calls: Sequence[tuple[object, ...]]
+) -> Iterator[tuple[int, Result]]:
+    """The same, as number and result of each call, the first to end first."""
+    remote = ray.remote(function)
+    wait_for_capacity({"CPU": 1.0})
     waiting = list(enumerate(calls))[::-1]
-    running: dict[Any, int] = {}
+    running: dict[ray.ObjectRef, int] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < _most_at_once():
+            while waiting and len(running) < _max_running():
                 number, arguments = waiting.pop()
                 running[remote.remote(*arguments)] = number
-            stop_if_told()
+            raise_if_requested()
             left = len(waiting) + len(running)
             counts = {"units_total": len(calls), "units_done": len(calls) - left}
             observe(function.__name__, **counts, queue_depth=len(waiting))
-            done, _ = ray.wait(list(running), num_returns=1, timeout=LOOKED_AT_SECONDS)
+            done, _ = ray.wait(list(running), num_returns=1, timeout=POLL_SECONDS)
             for task in done:
-                with own_error():
+                with unwrap_errors():
                     yield running.pop(task), ray.get(task)
         observe(function.__name__, units_total=len(calls), units_done=len(calls), queue_depth=0)
     finally:
-        # After an error nothing may go on writing behind the back of the next attempt. A scheduler
-        # that wants its machine back kills after 30 s, so what takes longer is abandoned.
+        # After an error no task may go on writing beside the next attempt. Schedulers kill 30 s
+        # after SIGTERM, so tasks that take longer are cancelled.
         if running:
-            _, late = ray.wait(list(running), num_returns=len(running), timeout=LAST_SECONDS)
+            _, late = ray.wait(list(running), num_returns=len(running), timeout=GRACE_SECONDS)
             for task in late:
                 ray.cancel(task, force=True)
 
 
-def _most_at_once() -> int:
+def _max_running() -> int:
     return max(2, TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)))
 
 
 @contextlib.contextmanager
-def own_error() -> Iterator[None]:
-    """An error of our own code in a worker, raised here without Ray's wrapping."""
+def unwrap_errors() -> Iterator[None]:
+    """Raise errors of our own code in a worker without Ray's wrapping."""
     try:
         yield
     except OutOfMemoryError as error:

@@ -5,21 +5,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Phases:
-    """Seconds by phase, in order."""
+class StageTimer:
+    """Seconds since the stage began, and of each phase in order."""
 
     def __init__(self) -> None:
         self.start = time.time()
-        self.seconds: dict[str, float] = {}
+        self.phases: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a phase."""
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
     @property
-    def total(self) -> float:
+    def seconds(self) -> float:
+        """Since the stage began."""
         return time.time() - self.start

@@ -1,7 +1,8 @@
-"""A job that stands still ends by itself.
+"""Terminate a job that makes no progress.
 
-What holds it, such as a Ray whose own helpers are killed for lack of memory, holds the main thread
-as well. So the end comes as a scheduler would bring it, by SIGTERM, and what is done is saved.
+What blocks it, such as a Ray whose own helpers are killed for lack of memory, blocks the main
+thread as well. So the process sends itself SIGTERM, as a scheduler would, and finished work is
+saved.
 """
 
 import logging
@@ -12,24 +13,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sbert_core.threads import beside
+from sbert_core.threads import background
 
 log = logging.getLogger(__name__)
 
 # Far more than a model takes to load, or a lost node to be replaced.
-STILL_SECONDS = 3600.0
-LOOKS = 60
+STALL_SECONDS = 3600.0
+CHECKS = 60  # in that time
 
 
 @contextmanager
-def ended_if_still(
-    progress: Callable[[], object], seconds: float = STILL_SECONDS
+def terminate_if_stalled(
+    progress: Callable[[], object], seconds: float = STALL_SECONDS
 ) -> Iterator[None]:
-    """End this process if the progress of what is done meanwhile stays the same for so long."""
+    """Send SIGTERM to this process if `progress()` stays the same for `seconds` in the block."""
 
     def watch(stop: threading.Event) -> None:
         seen, since = progress(), time.monotonic()
-        while not stop.wait(seconds / LOOKS):
+        while not stop.wait(seconds / CHECKS):
             if (now := progress()) != seen:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since >= seconds:
@@ -41,5 +42,5 @@ def ended_if_still(
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
-    with beside(watch, "stillness"):
+    with background(watch, "watchdog"):
         yield

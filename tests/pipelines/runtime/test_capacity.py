@@ -12,9 +12,9 @@ from pipelines.artifacts.errors import PartialWork
 from pipelines.artifacts.reader import Artifact
 from pipelines.artifacts.writer import Writer
 from pipelines.cli.main import main
-from pipelines.runtime.capacity import num_fitting, wait_for_room
+from pipelines.runtime.capacity import max_workers, wait_for_capacity
 from pipelines.runtime.session import job_session
-from pipelines.runtime.wait_policy import patience
+from pipelines.runtime.wait_policy import wait_policy
 from sbert_core.storage import BusyError
 
 pytestmark = pytest.mark.timeout(240)
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.mark.ray
 def test_room_that_never_comes_ends_the_wait(ray_address, tmp_path):
-    with job_session(str(tmp_path), ray_address), patience(1.0):
-        wait_for_room({"CPU": 1.0})
+    with job_session(str(tmp_path), ray_address), wait_policy(1.0):
+        wait_for_capacity({"CPU": 1.0})
         began = time.monotonic()
         with pytest.raises(PartialWork, match=r"2 x 1 GPU wanted, room for 0 after 1 s: .* CPU"):
-            wait_for_room({"GPU": 1.0}, 2)
+            wait_for_capacity({"GPU": 1.0}, 2)
         assert time.monotonic() - began < 5
-        assert num_fitting({"CPU": 1000.0}) == 0
+        assert max_workers({"CPU": 1000.0}) == 0
 
 
 @pytest.mark.ray
@@ -57,9 +57,9 @@ def test_a_second_run_exits_or_waits(tmp_path):
     is_held.wait()
     with pytest.raises(BusyError), Writer.claim(out):
         pass
-    with patience(0.0, waits_for_others=True), pytest.raises(BusyError), Writer.claim(out):
+    with wait_policy(0.0, waits_for_lock=True), pytest.raises(BusyError), Writer.claim(out):
         pass
-    with patience(30.0, waits_for_others=True), Writer.claim(out):
+    with wait_policy(30.0, waits_for_lock=True), Writer.claim(out):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]

@@ -7,8 +7,8 @@ from support.synthetic import random_vectors, write_vectors
 
 from pipelines.artifacts.errors import GateFailed
 from pipelines.artifacts.writer import Writer
-from pipelines.runtime.failure_cache import OUTCOME, remembered
-from sbert_core.errors import InputRefused, Unsettled
+from pipelines.runtime.failure_cache import OUTCOME, replay_or_record
+from sbert_core.errors import InvalidInput, TransientError
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def run(out, error=None, spec=None, identity="one", work=()):
     """Whether the job was tried. work: files it leaves behind."""
     tried = []
     try:
-        with Writer.claim(out) as writer, remembered(writer, spec or Spec(), identity):
+        with Writer.claim(out) as writer, replay_or_record(writer, spec or Spec(), identity):
             tried.append(True)
             for name in work:
                 writer.storage.put(f"_work/{name}", b"half done")
@@ -38,7 +38,7 @@ def run(out, error=None, spec=None, identity="one", work=()):
     return bool(tried), None
 
 
-@pytest.mark.parametrize("kind", [InputRefused, GateFailed])
+@pytest.mark.parametrize("kind", [InvalidInput, GateFailed])
 def test_refused_update_repeated_is_not_tried(out, kind):
     assert run(out, kind("too few"), work=["a"])[0]
     for _ in range(2):
@@ -61,24 +61,25 @@ def test_refused_update_repeated_is_not_tried(out, kind):
     ],
 )
 def test_refused_update_after_any_change_is_tried(out, change):
-    run(out, InputRefused("repeated id"), work=["a"])
+    run(out, InvalidInput("repeated id"), work=["a"])
     assert run(out, **change(out)) == (True, None)
     assert not (out / OUTCOME).exists()
 
 
 def test_refused_update_on_another_cluster_is_not_tried(out):
-    run(out, InputRefused("repeated id"))
+    run(out, InvalidInput("repeated id"))
     assert not run(out, spec=replace(Spec(), address="elsewhere:6379"))[0]
 
 
 @pytest.mark.parametrize(
-    "error", [Unsettled("no cluster"), ValueError("odd"), RuntimeError("odd"), OSError(28, "full")]
+    "error",
+    [TransientError("no cluster"), ValueError("odd"), RuntimeError("odd"), OSError(28, "full")],
 )
-def test_errors_of_the_moment_are_not_remembered(out, error):
+def test_errors_of_the_moment_are_not_recorded(out, error):
     run(out, error)
     assert not (out / OUTCOME).exists()
 
 
 def test_first_run_that_is_refused_leaves_nothing(tmp_path):
-    assert run(tmp_path / "new", InputRefused("bad"))[0]
+    assert run(tmp_path / "new", InvalidInput("bad"))[0]
     assert not (tmp_path / "new").exists()

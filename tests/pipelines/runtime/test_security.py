@@ -14,21 +14,25 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support.embedding import rows_of, sentences, write_corpus
+from support.manifests import manifest_of
 from support.poison import Poison
 from support.synthetic import random_vectors, write_vectors
 
-import sbert_core.index.kinds
-from pipelines.artifacts.manifest import Manifest, library_versions
+import sbert_core.index.hnsw
+from pipelines.artifacts.manifest import library_versions
 from pipelines.artifacts.reader import Artifact
 from pipelines.artifacts.writer import Writer
 from pipelines.cli.main import main
 from pipelines.index import job as index_job
 from pipelines.index.spec import IndexSpec
 from pipelines.search.index import Index
+from sbert_core.data_file import ListedFile
 from sbert_core.encoder import Encoder
 from sbert_core.storage import LocalStorage
+from workers.index.build import build_shard
+from workers.index.job import IndexJob, RecallQueries
+from workers.index.measure import measure_shard
 from workers.index.search import SearchJob, search_shard
-from workers.index.shard import IndexJob, Queries, build_shard, measure_shard
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.timeout(300)]
@@ -98,12 +102,11 @@ def test_code_that_comes_with_a_model_is_not_run(bert_folder, tmp_path):
 def shards_of(place: Path) -> Path:
     """As `sbert prepare` leaves them, without a row."""
     with Writer.claim(place) as writer:
-        manifest = Manifest(
-            kind="shards", generation="made", schema={}, rows=0, quarantined=0, files=(),
-            quarantine=(), spec={"format": "scored", "classes": None}, made_from={}, facts={},
+        manifest = manifest_of(
+            "shards", generation="made", schema={}, rows=0, quarantined=0, files=(), spec={"format": "scored", "classes": None}, made_from={}, facts={},
             versions=library_versions(),
         )  # fmt: skip
-        writer.publish(manifest, rows_in=0, run={})
+        writer.publish(manifest, rows_in=0, rows_out=manifest.rows, run={})
     return place
 
 
@@ -292,7 +295,7 @@ def opened(monkeypatch) -> list[str]:
         def __getattr__(self, name):
             return getattr(self.graph, name)
 
-    monkeypatch.setattr(sbert_core.index.kinds, "hnswlib", SimpleNamespace(Index=Graph))
+    monkeypatch.setattr(sbert_core.index.hnsw, "hnswlib", SimpleNamespace(Index=Graph))
     monkeypatch.setattr(faiss, "read_index", noting(faiss.read_index))
     monkeypatch.setattr(pa, "memory_map", noting(pa.memory_map))
     monkeypatch.setattr(np, "load", noting(np.load))
@@ -302,22 +305,23 @@ def opened(monkeypatch) -> list[str]:
 def everything_read(place: Path, vectors: Path) -> None:
     """By every way that leads to an index file: one search, many, measuring, building on."""
     index = Index.open(place)
-    spec, [record] = index.manifest.spec, index.manifest.facts["shard_records"]
+    [record] = index.manifest.metrics.shard_records
     query = np.ones((1, 16), np.float32) / 4
-    queries = Queries(query, query[:0], {})
-    file = next((f for f in index.manifest.files if f.path == spec["trained"]), None)
+    queries = RecallQueries(query, query[:0], {})
+    trained = index.manifest.settings.trained
+    file = next((f for f in index.manifest.files if f.path == trained), None)
     job = IndexJob(run="x", vectors=str(vectors), out=str(place), folder="_work/x", dim=16, seed=0,
                    kind=index.kind, scale=None,
-                   trained=file and {"path": file.path, "sha256": file.sha256})  # fmt: skip
+                   trained=file and ListedFile(path=file.path, sha256=file.sha256, bytes=0))  # fmt: skip
     search = SearchJob(index=str(place), kind=index.kind, dim=16, effort=8, k=3, where=None,
                        columns=("id",))  # fmt: skip
     calls = [
         lambda: index.search(query, 3),
-        lambda: search_shard(search, record["files"], [query]),
-        lambda: measure_shard(job, {**record, "held": {}}, queries, [8], 0.1),
+        lambda: search_shard(search, record.files, [query]),
+        lambda: measure_shard(job, record.files, {}, queries, [8], 0.1),
     ]
     if file is not None:
-        pieces = Artifact.open(vectors).pieces
+        pieces = Artifact.open(vectors).row_ranges
         calls.append(lambda: build_shard(job, 9, pieces, queries, [8]))
     refused = []
     for call in calls:

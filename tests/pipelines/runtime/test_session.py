@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.runtime.session import LONGEST_RAY_HOME, _ray_home, ray_session
+from pipelines.runtime.ray_home import MAX_RAY_HOME_BYTES, make_ray_home
+from pipelines.runtime.session import ray_session
 
 pytestmark = [pytest.mark.timeout(180)]
 
@@ -78,9 +79,9 @@ def test_session_beside_folders_of_the_same_names_runs_our_code_and_leaves_nothi
 
 
 def test_ray_home_is_short_private_and_removed(tmp_path):
-    with _ray_home(tmp_path / "x") as home:
+    with make_ray_home(tmp_path / "x") as home:
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
-        assert len(str(home)) <= LONGEST_RAY_HOME
+        assert len(str(home)) <= MAX_RAY_HOME_BYTES
         (home / "file").touch()
     assert list((tmp_path / "x").iterdir()) == []
 
@@ -119,8 +120,8 @@ def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path)
     code = textwrap.dedent(
         """
         import pathlib, sys
-        from pipelines.runtime.session import _ray_home
-        with _ray_home(pathlib.Path(sys.argv[1])):
+        from pipelines.runtime.ray_home import make_ray_home
+        with make_ray_home(pathlib.Path(sys.argv[1])):
             print("ready", flush=True)
             sys.stdin.read()
         """
@@ -135,11 +136,11 @@ def test_ray_home_removes_what_a_killed_session_left_but_no_living_one(tmp_path)
         assert living.stdout.readline() == "ready\n"
         assert not (homes / "dead").exists()
         (kept,) = homes.iterdir()
-        with _ray_home(tmp_path):
+        with make_ray_home(tmp_path):
             assert kept.exists()
         living.kill()
         living.wait()
-        with _ray_home(tmp_path):
+        with make_ray_home(tmp_path):
             assert not kept.exists()
     finally:
         living.kill()

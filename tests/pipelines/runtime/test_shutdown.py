@@ -8,27 +8,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipelines.runtime.watchdog import ended_if_still
+from pipelines.runtime.watchdog import terminate_if_stalled
 
 pytestmark = pytest.mark.timeout(60)
 
 JOB = """
 import os, signal, threading
 from contextlib import suppress
-import pipelines.init.job
-from pipelines.cli.exit_codes import run_call
-from pipelines.runtime.watchdog import ended_if_still
-from pipelines.runtime.shutdown import stop_if_told
+from pipelines.cli.exit_codes import run_guarded
+from pipelines.runtime.watchdog import terminate_if_stalled
+from pipelines.runtime.shutdown import raise_if_requested
 
 def run():
 {body}
 
-pipelines.init.job.run = run
-run_call("init", False, False)
+run_guarded(run, debug=False, json_log=False)
 """
 # The main thread waits for something that never comes, as it does inside a stuck Ray.
 STILL = """
-    with ended_if_still(lambda: 0, seconds=0.5):
+    with terminate_if_stalled(lambda: 0, seconds=0.5):
         threading.Event().wait()
 """
 # Ctrl-C comes while a library runs that swallows it.
@@ -37,7 +35,7 @@ SWALLOWED = """
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait()
     while True:
-        stop_if_told()
+        raise_if_requested()
 """
 
 
@@ -78,7 +76,7 @@ def test_slow_progress_goes_on(monkeypatch):
     is_ended = threading.Event()
     monkeypatch.setattr("os.kill", lambda pid, number: is_ended.set())
     counted = itertools.count()
-    with ended_if_still(lambda: next(counted) // 30, seconds=0.3):
+    with terminate_if_stalled(lambda: next(counted) // 30, seconds=0.3):
         assert not is_ended.wait(1.5)
-    with ended_if_still(lambda: 0, seconds=0.3):
+    with terminate_if_stalled(lambda: 0, seconds=0.3):
         assert is_ended.wait(5)
