@@ -1,19 +1,23 @@
 """Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_API_SERVER_ADDRESS"] = "http://127.0.0.1:1"  # as an embedded Ray has it
+# Two processes of tests share two cores, and threads that wait for others spin: twice the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
 from support.encoders import WORDS, tiny_model, tiny_tokenizer
+from support.s3 import BUCKET, S3Server
 from tokenizers import processors
 
-from pipelines.artifacts.models import demo_model
+from pipelines.artifacts.models import demo_model_folder
 
 # A shell starts what runs in its background with SIGINT ignored, and a command under test would
 # inherit that from us.
@@ -21,15 +25,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+# Those that take longest, so that none is left alone at the end of a run of two processes.
+LONGEST = ("test_train.py", "test_kills.py", "test_embed.py", "test_embed_s3.py")
+IS_ALL_RAY = re.compile(r"^pytestmark = .*\bmark\.ray\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """A file that is all Ray is not imported where Ray is left out: imports take half the time."""
+    if "not ray" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return bool(IS_ALL_RAY.search(collection_path.read_text(encoding="utf-8"))) or None
+
+
 def pytest_collection_modifyitems(items):
-    """Files that start Ray first, the longest at the front: none is left alone at the end."""
-    longest = ("test_train.py", "test_kills.py", "test_embed.py", "test_embed_s3.py")
+    """Files without Ray first, so that a broken unit is seen at once; of the others the longest."""
+    with_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
 
     def place(item):
+        if item.path not in with_ray:
+            return -1
         name = item.path.name
-        if name in longest:
-            return longest.index(name)
-        return len(longest) + (item.get_closest_marker("ray") is None)
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
 
@@ -76,7 +92,7 @@ def pair_folder(plain_encoder_folder, tmp_path_factory):
 @pytest.fixture(scope="session")
 def minilm_folder() -> Path:
     """The real model of the demo extra."""
-    return demo_model()
+    return demo_model_folder()
 
 
 @pytest.fixture(scope="session")
@@ -89,25 +105,46 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster():
-    """One Ray for all tests of jobs, in processes of its own."""
+def s3_server(tmp_path_factory) -> S3Server:
+    """One store for all tests that need one; its addresses are known before it runs."""
+    return S3Server(tmp_path_factory.mktemp("s3"))
+
+
+@pytest.fixture(scope="session")
+def s3_is_up(s3_server):
+    with s3_server.known():
+        s3_server.start()
+        s3_server.wait_until_up()
+    yield
+    s3_server.kill()
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server, s3_is_up, request):
+    """A folder of the store for the tests of a file, with the store's keys in the environment."""
+    with s3_server.known():
+        yield f"{BUCKET}/{request.module.__name__.rpartition('.')[2]}"
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(s3_server):
+    """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - only jobs that need Ray pay for it
 
-    before = os.environ.get("RAY_AUTH_MODE")
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 4,
-            "object_store_memory": 200 * 2**20,
-            "include_dashboard": False,
-        },
-    )
-    yield cluster.address
+    with pytest.MonkeyPatch.context() as patch, s3_server.known():
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 4,
+                "object_store_memory": 200 * 2**20,
+                "include_dashboard": False,
+            },
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        yield cluster.address
     cluster.shutdown()
-    os.environ.pop("RAY_AUTH_MODE")
-    if before is not None:
-        os.environ["RAY_AUTH_MODE"] = before
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,9 @@ SHELVES = ("options", "syntax", "artifacts", "runtime")  # a shelf imports only 
 RUNNERS = ("run", "dedup", "demo", "submit", "api")  # they run other jobs
 # A file of the encoder imports only files above it.
 READING_ORDER = (
-    "hub batching tokenizer attention fused_linear flat_model backbone pooling head result "
-    "untrusted checkpoint limits prompts fingerprint encode cross_encoder probe encoder chunking "
-    "documents"
+    "hub batching tokenizer attention fused_linear families flat_model backbone pooling head "
+    "result untrusted pretrained checkpoint limits prompts fingerprint device encode cross_encoder "
+    "probe encoder chunking documents"
 ).split()
 
 
@@ -149,7 +149,10 @@ def test_stages_help_and_readme_agree_on_the_order():
     assert tuple(re.findall(r"^\| `sbert (\w+)", readme, re.MULTILINE)) == STAGES
 
 
-@pytest.mark.parametrize("module", ["sbert_core.encoder", "sbert_core.join.bounded"])
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param("sbert_core.encoder", marks=pytest.mark.slow), "sbert_core.join.bounded"],
+)
 def test_core_leaves_ray_unloaded(module):
     code = f"import sys, {module}; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

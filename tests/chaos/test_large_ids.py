@@ -4,12 +4,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sbert_core.large_strings import take_narrow, wide_array
+from sbert_core.large_strings import take_narrow, widen_array
 
 ID_BYTES = 32 * 2**20
 NUM_IDS = 68  # 2.1 GiB
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ids_beyond_2_gib_are_combined_found_and_published():
     # All chunks are slices of one buffer; only what is combined takes memory.
@@ -17,9 +18,9 @@ def test_ids_beyond_2_gib_are_combined_found_and_published():
     column = pa.chunked_array([ids[n % 2 : n % 2 + 1] for n in range(NUM_IDS)])
     with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
         column.combine_chunks()
-    wide = wide_array(column)
+    wide = widen_array(column)
     assert wide.type == pa.large_string() and len(wide) == NUM_IDS
-    assert pc.index_in(wide_array(ids[1:]), wide).to_pylist() == [1]
+    assert pc.index_in(widen_array(ids[1:]), wide).to_pylist() == [1]
     made = take_narrow(wide, pa.array([*range(NUM_IDS), None]), pa.string())
     assert made.type == pa.string() and made.num_chunks == 2
     assert pc.utf8_slice_codeunits(made, 0, 3).to_pylist() == ["000", "001"] * 34 + [None]

@@ -61,7 +61,17 @@ SCANCEL = """#!/bin/bash
 echo "$*" > "$STATE/scancel"
 kill -TERM "$(cat "$STATE/worker.pid")"
 """
+# The script looks every two seconds whether Ray is up, and every second whether it is gone: here
+# the first looks come sooner, and what is slow to go still has its seconds.
+SLEEP = """#!/bin/bash
+case "$1" in
+    2) exec /bin/sleep 0.05 ;;
+    1) echo >> "$STATE/looks"; [ "$(wc -l < "$STATE/looks")" -gt 6 ] || exec /bin/sleep 0.05 ;;
+esac
+exec /bin/sleep "$1"
+"""
 SLURM = {
+    "sleep": SLEEP,
     "squeue": '#!/bin/bash\ncat "$STATE/job"\n',
     "scontrol": '#!/bin/bash\necho "$*" >> "$STATE/scontrol"\n',
     "srun": SRUN,

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.artifacts.reader import Artifact
 from pipelines.embed.job import run
 from pipelines.embed.spec import EmbedSpec
-from support.encoders import WORDS
-
-
-def sentences(number: int, seed: int = 0, longest: int = 30) -> list[str]:
-    """Distinct word salads of skewed lengths."""
-    rng = random.Random(seed)
-    found: dict[str, None] = {}
-    while len(found) < number:
-        length = 2 + int(rng.random() ** 3 * longest)
-        found[f"{' '.join(rng.choices(WORDS, k=length))} {len(found)}"] = None
-    return list(found)
+from support.texts import sentences as sentences
 
 
 def write_corpus(folder: Path, files: dict[str, dict], **options) -> Path:

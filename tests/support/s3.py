@@ -50,11 +50,17 @@ class S3Server:
         self.process: subprocess.Popen | None = None
 
     @contextmanager
-    def running(self) -> Iterator[Self]:
-        """From start to kill; this process and those it starts are its clients."""
+    def known(self) -> Iterator[None]:
+        """This process and those it starts meanwhile are clients."""
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment.items():
                 patch.setenv(name, value)
+            yield
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """From start to kill; this process and those it starts are its clients."""
+        with self.known():
             self.start()
             try:
                 self.wait_until_up()

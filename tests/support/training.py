@@ -3,15 +3,15 @@
 import numpy as np
 import torch
 
+from sbert_core.choices import ExampleFormat
 from sbert_core.encoder import Encoder
-from sbert_core.training.base_model import starting_parts
-from sbert_core.training.bi_encoder import Siamese
-from sbert_core.training.distributed import World
-from sbert_core.training.examples import ExampleFormat
-from sbert_core.training.loop import Loop, Recipe
-from sbert_core.training.losses import OBJECTIVES, SoftmaxHead, objective_of
-from sbert_core.training.sampler import Order
-from support.embedding import sentences
+from sbert_core.training.base_model import load_base_model
+from sbert_core.training.bi_encoder import BiEncoderLearner
+from sbert_core.training.distributed import ProcessGroup
+from sbert_core.training.loop import OptimConfig, TrainLoop
+from sbert_core.training.losses import OBJECTIVES, SoftmaxHead, make_objective
+from sbert_core.training.sampler import EpochSampler
+from support.texts import sentences
 
 NUM_CLASSES = 3
 
@@ -31,19 +31,22 @@ def rows_for(objective: str, number: int, seed: int = 0):
     return [texts[role::roles] for role in range(roles)], labels
 
 
-def loop_of(folder, objective, rows, shard_rows, *, world=World(), dropout=0.0, seed=3, **recipe):  # noqa: B008
-    """A loop over rows cut into shards; batch_size is the recipe's word for rows per rank."""
+ALONE = ProcessGroup()
+
+
+def loop_of(folder, objective, rows, shard_rows, *, group=ALONE, dropout=0.0, seed=3, **options):
+    """A loop over rows cut into shards; `options` are batch_size and those of OptimConfig."""
     torch.manual_seed(0)
-    encoder = Encoder(starting_parts(folder, None, None, 0), threads=1)
+    encoder = Encoder(load_base_model(folder, None, None, 0), threads=1)
     for module in encoder.network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout
     head = SoftmaxHead(encoder.dim, NUM_CLASSES) if objective == "softmax" else None
-    learner = Siamese(encoder, objective_of(objective), head, world)
-    order = Order(
+    learner = BiEncoderLearner(encoder, make_objective(objective), head, group)
+    sampler = EpochSampler(
         shard_rows=tuple(shard_rows),
-        world_size=world.size,
-        batch_size=recipe.pop("batch_size", 4),
+        world_size=group.size,
+        batch_size=options.pop("batch_size", 4),
         seed=seed,
     )
     texts, labels = rows
@@ -55,7 +58,7 @@ def loop_of(folder, objective, rows, shard_rows, *, world=World(), dropout=0.0, 
             [role[part] for role in texts], None if labels is None else labels[part]
         )
 
-    return Loop(learner, order, Recipe(lr=1e-3, **recipe), world, read)
+    return TrainLoop(learner, sampler, OptimConfig(lr=1e-3, **options), group, read)
 
 
 def losses_and_gradients(loop):

@@ -2,12 +2,14 @@
 
 import hashlib
 from dataclasses import replace
+from itertools import product
 
 import faiss
 import hnswlib
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.speed import cases
 
 from sbert_core.index.builder import ShardBuilder
 from sbert_core.index.filter import row_mask
@@ -28,6 +30,7 @@ KINDS = (
     "faiss:IVF16,PQ8",
     "faiss:OPQ8,IVF16,PQ8",
 )
+QUICK_KINDS = ("hnsw", "faiss:Flat", "faiss:IVF16,PQ8")
 
 
 def units(number, seed=0, dim=DIM):
@@ -81,8 +84,10 @@ def test_shards_find_what_brute_force_finds(word, tmp_path):
     assert all(len(set(row)) == 10 for row in hits.rows.tolist())
 
 
-@pytest.mark.parametrize("word", KINDS)
-@pytest.mark.parametrize("share", [2, 50])
+@pytest.mark.parametrize(
+    ("word", "share"),
+    cases(product(KINDS, [2, 50]), lambda word, share: share == 50 and word in QUICK_KINDS),
+)
 def test_filters_leave_the_best_of_what_is_wanted(word, share, tmp_path):
     vectors, queries = units(1500), units(30, seed=1)
     shard, kind = built(word, vectors, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.embedding import sentences
+from support.texts import sentences
 from support.training import loop_of, losses_and_gradients, rows_for, weights
 
 from sbert_core.encoder import Encoder
@@ -84,23 +84,24 @@ def test_accumulated_batches_step_as_one(bert_folder):
         torch.testing.assert_close(value, weights(four)[name], rtol=0, atol=1e-5)
 
 
-def two_ranks(folder, objective, place, *options):
-    """What two processes of one rank each have found."""
-    command = [sys.executable, str(TESTS / "support" / "two_ranks.py"), str(folder), objective]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
-    ranks = [
-        subprocess.Popen([*command, str(rank), str(place), *options], env=env) for rank in range(2)
+@pytest.fixture(scope="module")
+def two_ranks(bert_folder, tmp_path_factory):
+    """What two processes of one rank each have found, for each objective and size of batches."""
+    place = tmp_path_factory.mktemp("ranks")
+    command = [
+        sys.executable,
+        str(TESTS / "support" / "two_ranks.py"),
+        str(bert_folder),
+        str(place),
     ]
-    try:
-        assert [rank.wait(timeout=200) for rank in ranks] == [0, 0]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    cases = [*(f"{objective}:7" for objective in OBJECTIVES), "cosine:1"]
+    subprocess.run([*command, *cases], env=env, timeout=200, check=True)
     return [torch.load(place / f"rank-{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_two_ranks_learn_what_one_does(bert_folder, tmp_path, objective):
+def test_two_ranks_learn_what_one_does(bert_folder, two_ranks, objective):
     """Equal rows in every global batch; ranks hold unequal shares of them (7 and 5).
 
     Gradients are compared, not weights: Adam turns the rounding of a gradient that should be zero
@@ -110,7 +111,7 @@ def test_two_ranks_learn_what_one_does(bert_folder, tmp_path, objective):
         bert_folder, objective, rows_for(objective, 12), [7, 5], batch_size=12, epochs=3
     )
     losses, gradients = losses_and_gradients(alone)
-    found = two_ranks(bert_folder, objective, tmp_path)
+    found = [rank[f"{objective}:7"] for rank in two_ranks]
     assert found[0]["losses"] == pytest.approx(losses, rel=1e-5)
     for name, value in found[0]["weights"].items():
         assert torch.equal(value, found[1]["weights"][name]), name
@@ -118,8 +119,8 @@ def test_two_ranks_learn_what_one_does(bert_folder, tmp_path, objective):
         torch.testing.assert_close(found[0]["gradients"][0][name], value, rtol=0, atol=1e-5)
 
 
-def test_a_rank_without_rows_in_a_step_takes_part(bert_folder, tmp_path):
+def test_a_rank_without_rows_in_a_step_takes_part(two_ranks):
     """One row per batch and unequal shares: the shorter rank has steps without a row."""
-    found = two_ranks(bert_folder, "cosine", tmp_path, "1")
+    found = [rank["cosine:1"] for rank in two_ranks]
     assert len(found[0]["losses"]) == 3 * 7
     assert found[0]["losses"] == found[1]["losses"]

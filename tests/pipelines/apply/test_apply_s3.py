@@ -5,42 +5,37 @@ from dataclasses import asdict, replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.s3 import BUCKET, NO_SERVER, WEED, S3Server
+from support.manifests import manifest_of
+from support.s3 import NO_SERVER, WEED
 
-from pipelines.artifacts.manifest import DataFile, Manifest
 from pipelines.artifacts.writer import Writer
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.published import CORPUS
 from sbert_core.storage import storage_at
-from workers.apply import ApplyJob, Removed, apply_to_file
+from workers.apply import ApplyJob, RemovedRows, apply_to_file
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(WEED is None, reason=NO_SERVER)]
 OLD, NEW = "0123456789abcdef", "fedcba9876543210"
 
 
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    with S3Server(tmp_path_factory.mktemp("weed")).running():
-        yield BUCKET
-
-
 def publish(place, generation, notes):
-    counts = {name: sum(note["source"][name] for note in notes) for name in ("rows", "removed")}
-    manifest = Manifest(
-        kind=CORPUS,
+    counts = {name: sum(note.source_count(name) for note in notes) for name in ("rows", "removed")}
+    manifest = manifest_of(
+        CORPUS,
         generation=generation,
         schema={},
-        rows=sum(note["rows"] for note in notes),
+        rows=sum(note.rows for note in notes),
         quarantined=0,
-        files=tuple(DataFile(**note) for note in notes),
-        quarantine=(),
+        files=tuple(notes),
         spec={"threshold": 0.9},
         made_from={"clusters": "c", "corpus": "in"},
         facts={"rows_in": counts["rows"], "removed": counts["removed"]},
         versions={},
     )
     with Writer.claim(place) as out:
-        out.publish(manifest, rows_in=counts["rows"] - counts["removed"], run={})
+        out.publish(
+            manifest, rows_in=counts["rows"] - counts["removed"], rows_out=manifest.rows, run={}
+        )
 
 
 def test_apply_into_a_store_copies_unchanged_files_and_is_read_once(bucket, tmp_path):
@@ -52,11 +47,11 @@ def test_apply_into_a_store_copies_unchanged_files_and_is_read_once(bucket, tmp_
         corpus=str(tmp_path), out=place, data=f"data/{OLD}", work="_work/x", id_column=None
     )
     files = find_corpus(str(tmp_path)).files
-    removed = Removed(pa.array([], pa.string()), {"a.csv": np.array([1])})
+    removed = RemovedRows(pa.array([], pa.string()), {"a.csv": np.array([1])})
     old = [apply_to_file(job, file, removed, None) for file in files]
     publish(place, OLD, old)
     first = find_corpus(place)
-    more = Removed(removed.ids, {"a.csv": np.array([1, 2])})
+    more = RemovedRows(removed.ids, {"a.csv": np.array([1, 2])})
     before = {file.path: note for file, note in zip(files, old, strict=True)}
     new = [
         apply_to_file(replace(job, data=f"data/{NEW}"), file, more, before[file.path])

@@ -1,13 +1,11 @@
 """The job on a real S3 server, started here on loopback."""
 
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from support.embedding import (
     embed,
     quarantine_of,
@@ -17,20 +15,14 @@ from support.embedding import (
     vectors_of,
     write_corpus,
 )
-from support.s3 import BUCKET, NO_SERVER, SECRET, WEED, S3Server
+from support.s3 import NO_SERVER, SECRET, WEED
 
 from pipelines.artifacts.reader import Artifact
+from pipelines.cli.main import main
 from pipelines.search.index import Index
 from sbert_core.storage import BusyError, ConflictError, ObjectStorage, storage_at
 
-SBERT = Path(sys.executable).parent / "sbert"
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(WEED is None, reason=NO_SERVER)]
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    with S3Server(tmp_path_factory.mktemp("weed")).running():
-        yield BUCKET
 
 
 def test_storage_keeps_its_promises(bucket):
@@ -84,7 +76,13 @@ def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(
     for path in bert_folder.iterdir():
         model.put(path.name, path.read_bytes())
     out = f"{bucket}/vectors"
-    run = embedded(remote.uri, out, f"{bucket}/model")
+
+    def embedded() -> dict:
+        words = [remote.uri, "--out", out, "--model", f"{bucket}/model", "--unit-rows", "16"]
+        ran("embed", *words, "--address", ray_address)
+        return json.loads(storage_at(out).read("_run.json"))
+
+    run = embedded()
     assert (run["rows"], run["quarantined"], run["embedded"]) == (95, 1, 90)
     embed(corpus, tmp_path / "out", bert_folder, unit_rows=16, address=ray_address)
     assert table_of(out).equals(table_of(tmp_path / "out"))
@@ -97,8 +95,8 @@ def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(
         assert SECRET.encode() not in storage_at(out).read(name)
     write_corpus(tmp_path / "more", {"c.parquet": rows_of(["the new word"], 5000)})
     remote.put("c.parquet", (tmp_path / "more/c.parquet").read_bytes())
-    assert embedded(remote.uri, out, f"{bucket}/model")["embedded"] == 1
-    ran("index", out, "--out", f"{bucket}/index", "--shards", "2")
+    assert embedded()["embedded"] == 1
+    ran("index", out, "--out", f"{bucket}/index", "--shards", "2", "--address", ray_address)
     vectors = table_of(out)
     queries = vectors_of(vectors)[:5]
     best = np.sort(queries @ vectors_of(vectors).T)[:, :-4:-1]
@@ -107,13 +105,8 @@ def test_corpus_model_and_vectors_on_s3_equal_those_on_disk(
     assert index.search_text("the new word", 1).ids == [["r5000"]]
 
 
-def embedded(corpus, out, model) -> dict:
-    ran("embed", corpus, "--out", out, "--model", model, "--unit-rows", "16")
-    return json.loads(storage_at(out).read("_run.json"))
-
-
 def ran(*words) -> None:
-    """A command on an embedded Ray of its own, which inherits the credentials."""
-    done = subprocess.run([SBERT, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    """A command; test_secrets.py runs one on an embedded Ray, which inherits the credentials."""
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert SECRET not in done.output

@@ -9,18 +9,12 @@ import pytest
 from click.testing import CliRunner
 from support.embedding import rows_of, sentences, write_corpus
 from support.heads import sbert, stranger
-from support.s3 import BUCKET, KEY, NO_SERVER, SECRET, WEED, S3Server
+from support.s3 import KEY, NO_SERVER, SECRET, WEED
 
 from pipelines.cli.main import main
 from sbert_core.storage import storage_at
 
 pytestmark = [pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def bucket(tmp_path):
-    with S3Server(tmp_path).running():
-        yield BUCKET
 
 
 class Watch(threading.Thread):
@@ -94,12 +88,12 @@ def test_credentials_are_in_no_file_line_or_title(bucket, bert_folder, tmp_path)
 
 
 @pytest.mark.skipif(WEED is None, reason=NO_SERVER)
-def test_refused_credentials_are_not_repeated(bucket, bert_folder, tmp_path):
+def test_refused_credentials_are_not_repeated(bucket, bert_folder, monkeypatch):
     wrong = "wrong-but-secret-all-the-same"
-    environment = {**stranger(tmp_path), "AWS_SECRET_ACCESS_KEY": wrong}
-    words = ["embed", f"{bucket}/corpus", "--model", bert_folder, "--out", f"{bucket}/v"]
-    done = sbert(*words, "--debug", "--json-log", env=environment)
-    assert done.returncode == 2, done.stderr
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
+    words = ["embed", f"{bucket}/corpus", "--model", str(bert_folder), "--out", f"{bucket}/v"]
+    done = CliRunner().invoke(main, [*words, "--debug", "--json-log"])
+    assert done.exit_code == 2, done.output
     assert "check the credentials" in done.stderr.splitlines()[-1]
     assert not any(word in done.stdout + done.stderr for word in (wrong, KEY, SECRET))
 

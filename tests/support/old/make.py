@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+
 from support.encoders import WORDS, tiny_model, tiny_tokenizer
 
 PLACE = Path("/tmp/sbert-mill-old")

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from workers.embed.isolate import without_deadly
+from workers.embed.isolate import encode_excluding_crashers
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]  # three processes that import torch
 
 
 class Doomed:
@@ -21,4 +21,4 @@ class Doomed:
 
 def test_no_text_is_blamed_where_all_kill():
     with pytest.raises(OSError, match="dies of any text; look for a lack of memory"):
-        without_deadly(Doomed(), ["one"])
+        encode_excluding_crashers(Doomed(), ["one"])
