@@ -1,7 +1,8 @@
 """Text -> tokens -> flat batches -> unit vectors."""
 
-from sbert_core.encoder.encoder import Encoder, Precision
-from sbert_core.encoder.pooling import Pooling
-from sbert_core.encoder.result import Encoded, TextStatus
+from sbert_core.choices import Pooling
+from sbert_core.encoder.device import Precision
+from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.result import EncodeResult, TextStatus
 
-__all__ = ["Encoded", "Encoder", "Pooling", "Precision", "TextStatus"]
+__all__ = ["EncodeResult", "Encoder", "Pooling", "Precision", "TextStatus"]

@@ -1,11 +1,11 @@
 """Attention over a flat row of tokens that belong to many texts.
 
-In:  queries, keys and values of all tokens, end to end, and where the texts lie.
-Out: the context of each token, from the tokens of its own text alone.
+In:  queries, keys and values of all tokens, end to end, and the groups of equal-length texts.
+Out: the context of each token, computed from the tokens of its own text only.
 
-Without gradients texts of equal length share a call (`flat_attention`). With them texts of about
-equal length do, padded for this one operation (`learned_attention`): a training batch holds few
-texts of any one length, and attention is a twentieth of its work.
+Without gradients, texts of equal length share a call (`flat_attention`). With gradients, texts of
+similar length share one, padded for this operation alone (`bucketed_attention`): a training batch
+has few texts of any one length, and attention is a twentieth of its work.
 
 Shapes: T tokens, D dimensions, H heads, E dimensions per head, N texts of one length L.
 """
@@ -36,9 +36,10 @@ def flat_attention(
     num_heads: int,
     biases: list[Tensor] | None = None,
 ) -> Tensor:
-    """Every text attends to itself; texts of equal length share one call. Overwrites the queries.
+    """Context of each token; texts of equal length share one call. Overwrites the queries.
 
-    `biases` holds one (1, H, L, L) score offset per group, for models with relative positions.
+    groups: texts of equal length, in the order of their tokens.
+    biases: one (1, H, L, L) score offset per group, for models with relative positions.
     """
     if query_TD.is_cuda and query_TD.dtype in HALF_PRECISION and biases is None:
         return _varlen_attention(query_TD, key_TD, value_TD, groups, num_heads)
@@ -72,13 +73,27 @@ def _dense_attention(query_NLHE: Tensor, key_NLHE: Tensor, value_NLHE: Tensor) -
         torch.bmm(scores_HLL, value_HLE, out=query_HLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbouring texts that share a call of attention, padded to the longest.
+def _varlen_attention(
+    query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, groups: tuple[Group, ...], num_heads: int
+) -> Tensor:
+    """One launch of the flash kernel for the whole batch (CUDA, half precision)."""
+    lengths = [group.length for group in groups for _ in range(group.num_texts)]
+    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=query_TD.device).cumsum(0)
+    ends = ends.to(torch.int32)
+    query, key, value = (x.view(len(x), num_heads, -1) for x in (query_TD, key_TD, value_TD))
+    context_THE = varlen_attn(query, key, value, ends, ends, max(lengths), max(lengths))
+    assert isinstance(context_THE, Tensor), "varlen_attn returns a tuple only with statistics"
+    return context_THE.flatten(1)
 
-    index_X: token of each of the N x L places; None if no place is padding.
-    real_X: the places that hold a token of their own.
-    mask_N11L: what is added to scores: nothing, or minus infinity for padding.
+
+@dataclass(frozen=True, slots=True)
+class LengthBucket:
+    """Neighbouring texts of similar length that share a call of attention, padded to the longest.
+
+    tokens: the bucket's part of the flat row.
+    index_X: token of each of the N x L cells; None if no cell is padding.
+    real_X: the cells that hold a token.
+    mask_N11L: offset of the scores: 0, or minus infinity for padding.
     """
 
     tokens: slice
@@ -88,39 +103,41 @@ class Run:
     real_X: Tensor | None = None
     mask_N11L: Tensor | None = None
 
-    def padded(self, x_TD: Tensor) -> Tensor:
-        own_TD = x_TD[self.tokens]
+    def pad(self, x_TD: Tensor) -> Tensor:
+        """The bucket's rows of a flat tensor as (N, L, D); padding repeats a text's first row."""
+        bucket_TD = x_TD[self.tokens]
         if self.index_X is not None:
-            own_TD = own_TD.index_select(0, self.index_X)
-        return own_TD.view(self.num_texts, self.length, -1)
+            bucket_TD = bucket_TD.index_select(0, self.index_X)
+        return bucket_TD.view(self.num_texts, self.length, -1)
 
-    def unpadded(self, x_NLD: Tensor) -> Tensor:
+    def unpad(self, x_NLD: Tensor) -> Tensor:
+        """The inverse of `pad`: a flat tensor of the real tokens."""
         flat_XD = x_NLD.flatten(0, 1)
         return flat_XD if self.real_X is None else flat_XD.index_select(0, self.real_X)
 
 
-def runs_of(groups: tuple[Group, ...], device: torch.device) -> list[Run]:
-    """Texts, the longest first, in runs whose shortest has more than half the longest's tokens."""
-    runs: list[list[Group]] = []
+def length_buckets(groups: tuple[Group, ...], device: torch.device) -> list[LengthBucket]:
+    """Groups, longest first, in buckets whose shortest text has over half the longest's tokens."""
+    buckets: list[list[Group]] = []
     for group in groups:
-        if runs and 2 * group.length > runs[-1][0].length:
-            runs[-1].append(group)
+        if buckets and 2 * group.length > buckets[-1][0].length:
+            buckets[-1].append(group)
         else:
-            runs.append([group])
-    return [_run(members, device) for members in runs]
+            buckets.append([group])
+    return [_make_bucket(members, device) for members in buckets]
 
 
-def _run(groups: list[Group], device: torch.device) -> Run:
+def _make_bucket(groups: list[Group], device: torch.device) -> LengthBucket:
     lengths_N = np.repeat([g.length for g in groups], [g.num_texts for g in groups])
     longest = groups[0].length
     tokens = slice(groups[0].tokens.start, groups[-1].tokens.stop)
     if len(groups) == 1:
-        return Run(tokens, len(lengths_N), longest)
+        return LengthBucket(tokens, len(lengths_N), longest)
     first_N1 = (np.cumsum(lengths_N) - lengths_N)[:, None]
     is_real_NL = np.arange(longest) < lengths_N[:, None]
     index_NL = np.where(is_real_NL, first_N1 + np.arange(longest), first_N1)
     mask_NL = np.where(is_real_NL, np.float32(0), np.float32(-np.inf))
-    return Run(
+    return LengthBucket(
         tokens,
         len(lengths_N),
         longest,
@@ -130,28 +147,29 @@ def _run(groups: list[Group], device: torch.device) -> Run:
     )
 
 
-def learned_attention(
+def bucketed_attention(
     query_TD: Tensor,
     key_TD: Tensor,
     value_TD: Tensor,
-    runs: list[Run],
+    buckets: list[LengthBucket],
     num_heads: int,
     dropout: float,
     bias_of: Callable[[int], Tensor] | None = None,
 ) -> Tensor:
-    """As flat_attention, but autograd can follow it; `dropout` is the share of scores dropped.
+    """As `flat_attention`, but differentiable.
 
+    dropout: share of the attention scores that are dropped.
     bias_of: the score offsets (1, H, L, L) of texts of L tokens, for relative positions.
     """
     contexts = []
-    for run in runs:
+    for bucket in buckets:
         query_NHLE, key_NHLE, value_NHLE = (
-            run.padded(x_TD).unflatten(2, (num_heads, -1)).transpose(1, 2)
+            bucket.pad(x_TD).view(bucket.num_texts, bucket.length, num_heads, -1).transpose(1, 2)
             for x_TD in (query_TD, key_TD, value_TD)
         )
-        mask = run.mask_N11L
+        mask = bucket.mask_N11L
         if bias_of is not None:
-            mask = bias_of(run.length) if mask is None else bias_of(run.length) + mask
+            mask = bias_of(bucket.length) if mask is None else bias_of(bucket.length) + mask
         context_NHLE = F.scaled_dot_product_attention(
             query_NHLE,
             key_NHLE,
@@ -159,18 +177,5 @@ def learned_attention(
             attn_mask=None if mask is None else mask.to(query_NHLE.dtype),
             dropout_p=dropout,
         )
-        contexts.append(run.unpadded(context_NHLE.transpose(1, 2).flatten(2)))
+        contexts.append(bucket.unpad(context_NHLE.transpose(1, 2).flatten(2)))
     return torch.cat(contexts)
-
-
-def _varlen_attention(
-    query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, groups: tuple[Group, ...], num_heads: int
-) -> Tensor:
-    """One launch of the flash kernel for the whole batch (CUDA, half precision)."""
-    lengths = [group.length for group in groups for _ in range(group.num_texts)]
-    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=query_TD.device).cumsum(0)
-    ends = ends.to(torch.int32)
-    query, key, value = (x.unflatten(1, (num_heads, -1)) for x in (query_TD, key_TD, value_TD))
-    context_THE = varlen_attn(query, key, value, ends, ends, max(lengths), max(lengths))
-    assert isinstance(context_THE, Tensor), "only a tuple when statistics are asked for"
-    return context_THE.flatten(1)

@@ -1,9 +1,9 @@
-"""Batch of token ids -> token states, on the flat path where the model allows.
+"""Batch of token ids -> token states, in the flat layout where the model allows.
 
 In:  a Hugging Face encoder and a Batch.
-Out: for each group of equal-length texts, a block of states that holds no padding.
-Gives up: on the padded path, padding is computed and thrown away, and the last bits of a vector
-          depend on the company its text keeps.
+Out: for each group of equal-length texts, a block of states without padding.
+Gives up: in the padded layout, padding is computed and thrown away, and the last bits of a vector
+          depend on the other texts of its batch.
 
 Shapes: B texts, L tokens, D dimensions.
 """
@@ -17,46 +17,53 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from sbert_core.encoder.batching import Batch, BatchPath, Group, padded_batches
-from sbert_core.encoder.flat_model import FAMILIES, FlatBackbone
+from sbert_core.encoder.batching import Batch, BatchLayout, Group, padded_batches
+from sbert_core.encoder.families import FAMILIES
+from sbert_core.encoder.flat_model import FlatBackbone
 
-# Families whose own forward keeps nothing in the model: several threads may be in it at once. Of
-# others nothing is known (BigBird used to swap its attention layers in there).
+# Families whose forward keeps no state in the model, so that several threads may run it at once.
+# Of others it is unknown (BigBird used to swap its attention layers there).
 REENTRANT = {*FAMILIES, "albert", "deberta-v2", "modernbert"}
 
 
 class Backbone(Protocol):
-    """Anything that turns a batch into unpadded blocks of states."""
+    """Turns a batch of token ids into blocks of token states."""
 
-    path: ClassVar[BatchPath]
+    layout: ClassVar[BatchLayout]
 
     @property
     def is_reentrant(self) -> bool:
-        """May several threads ask for blocks at once?"""
+        """May several threads compute blocks at once?"""
         ...
 
-    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]: ...
+    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+        """Text numbers of each batch of at most `budget` tokens."""
+        ...
 
-    def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]: ...
+    def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
+        """States (N, L, D) of each group of equal-length texts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedBackbone:
     """Any Hugging Face encoder, texts padded to the longest of their batch."""
 
-    path: ClassVar[BatchPath] = BatchPath.PADDED
+    layout: ClassVar[BatchLayout] = BatchLayout.PADDED
     model: PreTrainedModel
     pad_id: int
 
     @property
     def is_reentrant(self) -> bool:
+        """May several threads compute blocks at once?"""
         return is_reentrant(self.model)
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+        """Text numbers of each batch of at most `budget` tokens, padding included."""
         return padded_batches(lengths, budget)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
-        """States of each group, its padding cut off."""
+        """States (N, L, D) of each group, its padding cut off."""
         is_real_BL = np.arange(batch.lengths.max()) < batch.lengths[:, None]
         ids_BL = np.full(is_real_BL.shape, self.pad_id, dtype=np.int64)
         ids_BL[is_real_BL] = batch.ids_T
@@ -70,25 +77,28 @@ class PaddedBackbone:
 
 
 def is_reentrant(model: PreTrainedModel) -> bool:
-    """May several threads be in the model's own forward at once?"""
+    """May several threads run the model's forward at once?"""
     return model.config.model_type in REENTRANT
 
 
-def backbone_for(model: PreTrainedModel, pad_id: int, max_length: int) -> Backbone:
-    """The flat path if this very model computes the same states on it, else the padded one."""
+def choose_backbone(model: PreTrainedModel, pad_id: int, max_length: int) -> Backbone:
+    """The flat backbone if this model computes the same states with it, else the padded one."""
     padded = PaddedBackbone(model, pad_id)
     names = FAMILIES.get(model.config.model_type)
     if names is None or getattr(model.config, "is_decoder", False):
         return padded
     flat = FlatBackbone(model, names, pad_id)
-    return flat if _agree(flat, padded, model.config.vocab_size, max_length) else padded
+    vocab_size = model.config.vocab_size
+    return flat if _have_equal_states(flat, padded, vocab_size, max_length) else padded
 
 
 @torch.inference_mode()
-def _agree(flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int, max_length: int) -> bool:
-    """Do both paths give the same states for three made-up texts, one with a padding id inside?
+def _have_equal_states(
+    flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int, max_length: int
+) -> bool:
+    """Are the states of three made-up texts equal, one of them with a padding id inside?
 
-    Catches a configuration the flat layers do not know (an odd position scheme, say) at the
+    Catches a configuration the flat layers do not support (an odd position scheme, say) at the
     price of two tiny forward passes.
     """
     lengths = [min(length, max_length) for length in (9, 5, 5)]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 
-class BatchPath(StrEnum):
-    """How a model's batches are laid out."""
+class BatchLayout(StrEnum):
+    """How a model receives its batches: texts end to end, or padded to the longest."""
 
     FLAT = "flat"
     PADDED = "padded"
@@ -31,16 +31,21 @@ class Group(NamedTuple):
 
     @property
     def rows(self) -> slice:
+        """The group's texts among the rows of its batch."""
         return slice(self.first_row, self.first_row + self.num_texts)
 
     @property
     def tokens(self) -> slice:
+        """The group's tokens in the flat row of its batch."""
         return slice(self.first_token, self.first_token + self.num_texts * self.length)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Token ids of a few texts, longest first, end to end in one flat row."""
+    """Token ids of a few texts, longest first, end to end in one flat row.
+
+    rows: text numbers. lengths: tokens of each. groups: texts of equal length, in order.
+    """
 
     rows: np.ndarray
     lengths: np.ndarray
@@ -55,6 +60,7 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
+        """Tokens of all texts."""
         return len(self.ids_T)
 
     def halves(self) -> "tuple[Batch, Batch]":
@@ -76,26 +82,27 @@ def _groups(lengths: np.ndarray) -> Iterator[Group]:
         first_token += num_texts * length
 
 
-def longest_first(lengths: np.ndarray) -> np.ndarray:
+def sort_longest_first(lengths: np.ndarray) -> np.ndarray:
     """Text numbers by falling length; equal lengths keep their order."""
     return np.argsort(-np.asarray(lengths), kind="stable")
 
 
 def flat_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Batches whose real tokens fit the budget; a longer text travels alone."""
-    return _cut(lengths, lambda longest, num_texts, total: total <= budget)
+    """Text numbers of batches whose tokens fit the budget; a longer text is a batch by itself."""
+    return _cut_batches(lengths, lambda longest, num_texts, total: total <= budget)
 
 
 def padded_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Batches that fit the budget after padding every text to the longest."""
-    return _cut(lengths, lambda longest, num_texts, total: longest * num_texts <= budget)
+    """Text numbers of batches that fit the budget after padding each text to the longest."""
+    return _cut_batches(lengths, lambda longest, num_texts, total: longest * num_texts <= budget)
 
 
-def _cut(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> list[np.ndarray]:
+def _cut_batches(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> list[np.ndarray]:
+    """Cut the texts, longest first, wherever `fits(longest, num_texts, num_tokens)` is false."""
     batches: list[np.ndarray] = []
     batch: list[int] = []
     total = 0
-    for row in longest_first(lengths).tolist():
+    for row in sort_longest_first(lengths).tolist():
         length = int(lengths[row])
         if batch and not fits(int(lengths[batch[0]]), len(batch) + 1, total + length):
             batches.append(np.array(batch))
@@ -106,6 +113,6 @@ def _cut(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> list[np.
 
 
 def num_padding(lengths: np.ndarray, batch_size: int) -> int:
-    """Tokens of padding when texts in this order go in batches of so many texts."""
+    """Padding tokens if texts in this order went in batches of `batch_size` texts."""
     batches = np.split(lengths, range(batch_size, len(lengths), batch_size))
     return int(sum(batch.max() * len(batch) - batch.sum() for batch in batches if len(batch)))

@@ -1,7 +1,9 @@
 """Two texts -> one score (or one per class), both seen by the model at once.
 
-In:  pairs of texts, and a folder with a sequence classifier or a plain encoder to make one of.
-Out: scores in input order. Slower than vectors by the number of pairs, and better: for reranking.
+In:  pairs of texts, and a folder with a sequence classifier, or with a plain encoder to give a new
+     classification head.
+Out: scores in input order. One pass through the model per pair, so slower than comparing vectors,
+     and more accurate: for reranking.
 
 The folder is what sentence-transformers' CrossEncoder loads and writes.
 
@@ -21,17 +23,17 @@ from transformers import PreTrainedTokenizerBase as HfTokenizer
 
 from sbert_core.encoder.backbone import is_reentrant
 from sbert_core.encoder.batching import padded_batches
-from sbert_core.encoder.checkpoint import read_pretrained
-from sbert_core.encoder.encode import torch_threads_restored
-from sbert_core.encoder.hub import local_folder
+from sbert_core.encoder.encode import restore_torch_threads
+from sbert_core.encoder.hub import resolve_model_folder
 from sbert_core.encoder.limits import (
     DEFAULT_LENGTH,
     NO_LIMIT,
     num_positions,
     tokenizer_length,
 )
-from sbert_core.encoder.untrusted import loading
-from sbert_core.threads import on_threads
+from sbert_core.encoder.pretrained import read_pretrained
+from sbert_core.encoder.untrusted import wrap_load_errors
+from sbert_core.threads import parallel_for
 
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 16_384}
 ACTIVATIONS = {1: "torch.nn.modules.activation.Sigmoid"}  # by number of outputs
@@ -40,14 +42,22 @@ NO_ACTIVATION = "torch.nn.modules.linear.Identity"
 
 @dataclass(frozen=True, slots=True)
 class PairTokens:
-    """A pair as the model sees it: ids, and which text each token belongs to."""
+    """Token ids of a pair, and for each token the number of its text (0 or 1)."""
 
     ids: np.ndarray
-    kinds: np.ndarray
+    type_ids: np.ndarray
 
 
 class CrossEncoder:
-    """A loaded model. Make one with `CrossEncoder.load`."""
+    """A loaded cross-encoder: pairs of texts -> scores. Make one with `CrossEncoder.load`.
+
+    >>> reranker = CrossEncoder.load(cross_encoder_folder)   # a folder, or "org/name@revision"
+    >>> reranker
+    CrossEncoder(num_outputs=1, max_length=64, device='cpu')
+    >>> scores = reranker.predict([("how many", "about one"), ("how many", "the other way")])
+    >>> scores.shape, bool(((0 <= scores) & (scores <= 1)).all())
+    ((2,), True)
+    """
 
     def __init__(
         self,
@@ -59,16 +69,22 @@ class CrossEncoder:
         threads: int | None = None,
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.model = model.eval().to(self.device)
+        self.model = model.eval().to(self.device)  # type: ignore[no-untyped-call]
         self.tokenizer = tokenizer
-        own = min(tokenizer_length(tokenizer), num_positions(model))
-        own = own if own < NO_LIMIT else DEFAULT_LENGTH
-        self.max_length = min(max_length or own, num_positions(model))
+        longest = min(tokenizer_length(tokenizer), num_positions(model))
+        longest = longest if longest < NO_LIMIT else DEFAULT_LENGTH
+        self.max_length = min(max_length or longest, num_positions(model))
         self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._fast.no_padding()
         self._fast.enable_truncation(self.max_length, strategy="longest_first")
         self.threads = threads or (torch.get_num_threads() if self.device.type == "cpu" else 1)
-        self.takes_kinds = "token_type_ids" in tokenizer.model_input_names
+        self.has_type_ids = "token_type_ids" in tokenizer.model_input_names
+
+    def __repr__(self) -> str:
+        return (
+            f"CrossEncoder(num_outputs={self.num_outputs}, max_length={self.max_length}, "
+            f"device={self.device.type!r})"
+        )
 
     @classmethod
     def load(
@@ -80,8 +96,14 @@ class CrossEncoder:
         device: str | None = None,
         threads: int | None = None,
     ) -> "CrossEncoder":
-        """Open a trained cross-encoder; with `num_outputs`, give a plain encoder a new head."""
-        folder = local_folder(path_or_hub_id)
+        """Open a trained cross-encoder.
+
+        num_outputs: give a plain encoder a new head with so many outputs.
+        max_length: tokens of a pair; the model's length by default.
+        threads: batches that run at once on a CPU.
+        Raises ValueError if the folder has no classification head and `num_outputs` is not given.
+        """
+        folder = resolve_model_folder(path_or_hub_id)
         model, tokenizer, missing = read_pretrained(
             folder, AutoModelForSequenceClassification, num_outputs
         )
@@ -90,7 +112,7 @@ class CrossEncoder:
                 f"{folder} is no cross-encoder ({missing[0]} is missing); train one with "
                 "sbert train --cross-encoder"
             )
-        with loading(folder):
+        with wrap_load_errors(folder):
             return cls(model, tokenizer, max_length=max_length, device=device, threads=threads)
 
     def save(self, folder: str | Path) -> None:
@@ -103,46 +125,49 @@ class CrossEncoder:
 
     @property
     def num_outputs(self) -> int:
+        """1 for a score, else the number of classes."""
         return int(self.model.config.num_labels)
 
     def predict(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """A score in 0..1 for each pair; with several outputs, a row of class scores."""
-        tokens = self.tokens_of(pairs)
+        tokens = self.tokenize(pairs)
         lengths = np.array([len(pair.ids) for pair in tokens], np.int64)
-        found = np.empty((len(tokens), self.num_outputs), np.float32)
+        scores = np.empty((len(tokens), self.num_outputs), np.float32)
 
         def score(rows: np.ndarray) -> None:
             if self.device.type == "cpu" and torch.get_num_threads() != 1:
                 torch.set_num_threads(1)
             with torch.inference_mode():
                 logits = self.forward([tokens[row] for row in rows.tolist()])
-                found[rows] = self._activated(logits).float().cpu().numpy()
+                scores[rows] = self._apply_activation(logits).float().cpu().numpy()
 
-        with torch_threads_restored():
+        with restore_torch_threads():
             batches = padded_batches(lengths, TOKEN_BUDGET[self.device.type])
-            on_threads(score, batches, self.threads if is_reentrant(self.model) else 1)
-        return found[:, 0] if self.num_outputs == 1 else found
+            parallel_for(score, batches, self.threads if is_reentrant(self.model) else 1)
+        return scores[:, 0] if self.num_outputs == 1 else scores
 
-    def _activated(self, logits_BC: Tensor) -> Tensor:
+    def _apply_activation(self, logits_BC: Tensor) -> Tensor:
         return torch.sigmoid(logits_BC) if self.num_outputs == 1 else logits_BC
 
-    def tokens_of(self, pairs: Sequence[tuple[str, str]]) -> list[PairTokens]:
-        """Both texts in one row of tokens; the longer one is cut where they are too long."""
+    def tokenize(self, pairs: Sequence[tuple[str, str]]) -> list[PairTokens]:
+        """Both texts in one row of tokens; if they are too long, the longer one is truncated."""
         encodings = self._fast.encode_batch([(a, b) for a, b in pairs])
         return [
             PairTokens(np.array(e.ids, np.int64), np.array(e.type_ids, np.int64)) for e in encodings
         ]
 
     def forward(self, pairs: Sequence[PairTokens]) -> Tensor:
-        """Outputs before any activation, under whatever autograd mode is on."""
+        """Logits (B, C), before the activation and under the caller's autograd mode."""
         lengths = np.array([len(pair.ids) for pair in pairs])
         is_real_BL = np.arange(lengths.max()) < lengths[:, None]
         inputs = {"attention_mask": is_real_BL.astype(np.int64)}
         ids_BL = np.full(is_real_BL.shape, self.tokenizer.pad_token_id or 0, np.int64)
         ids_BL[is_real_BL] = np.concatenate([pair.ids for pair in pairs])
         inputs["input_ids"] = ids_BL
-        if self.takes_kinds:
-            inputs["token_type_ids"] = np.zeros_like(ids_BL)
-            inputs["token_type_ids"][is_real_BL] = np.concatenate([pair.kinds for pair in pairs])
+        if self.has_type_ids:
+            type_ids_BL = np.zeros_like(ids_BL)
+            type_ids_BL[is_real_BL] = np.concatenate([pair.type_ids for pair in pairs])
+            inputs["token_type_ids"] = type_ids_BL
         on_device = {name: torch.from_numpy(x).to(self.device) for name, x in inputs.items()}
-        return self.model(**on_device).logits
+        logits_BC: Tensor = self.model(**on_device).logits
+        return logits_BC

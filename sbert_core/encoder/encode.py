@@ -1,7 +1,7 @@
-"""One pass of texts through an encoder: distinct texts -> windows -> batches -> vectors.
+"""Texts -> vectors through one encoder: distinct texts -> windows -> batches -> vectors.
 
 In:  an encoder and texts of any kind.
-Out: Encoded: vectors in input order and the account of every text and token.
+Out: EncodeResult: vectors in input order and counts of texts and tokens.
 
 Tokenising runs a window ahead of the model; a window is large enough that sorting by length
 inside it leaves little to gain, and small enough that a corpus of any size fits.
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from sbert_core.encoder.batching import Batch
-from sbert_core.encoder.result import Encoded
+from sbert_core.encoder.result import EncodeResult
 from sbert_core.encoder.tokenizer import Tokens
 from sbert_core.text import invalid_reason
-from sbert_core.threads import ahead, on_threads
+from sbert_core.threads import parallel_for, prefetch
 
 log = logging.getLogger(__name__)
 
@@ -27,28 +27,39 @@ log = logging.getLogger(__name__)
 WINDOW_TEXTS = 4096
 WINDOW_CHARS = 8_000_000
 
+# Called after each batch with its number of texts and tokens.
 Progress = Callable[[int, int], None]
 
 
 class BatchEncoder(Protocol):
-    """What a pass needs of an encoder."""
+    """The part of an encoder that `encode_texts` needs."""
 
     token_budget: int
 
     @property
-    def num_at_once(self) -> int: ...
+    def num_parallel(self) -> int:
+        """Batches that run at once."""
+        ...
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """Length of a vector."""
+        ...
 
-    def tokens_of(self, texts: list[str]) -> list[Tokens]: ...
+    def tokenize(self, texts: list[str]) -> list[Tokens]:
+        """Token ids of valid texts."""
+        ...
 
-    def batches_of(self, lengths: np.ndarray) -> list[np.ndarray]: ...
+    def plan_batches(self, lengths: np.ndarray) -> list[np.ndarray]:
+        """Text numbers of each batch under the present token budget."""
+        ...
 
-    def vectors_of(self, batch: Batch, normalize: bool, num_skipped: int) -> np.ndarray: ...
+    def encode_batch(self, batch: Batch, normalize: bool, num_skipped: int) -> np.ndarray:
+        """Vectors of one batch, in its order; `num_skipped` leading tokens are not pooled."""
+        ...
 
 
-def encoded_texts(
+def encode_texts(
     encoder: BatchEncoder,
     texts: Sequence[object],
     *,
@@ -56,8 +67,11 @@ def encoded_texts(
     num_skipped: int = 0,
     normalize: bool = True,
     progress: Progress | None = None,
-) -> Encoded:
-    """Encode each distinct valid text once and deal the vectors out to all rows."""
+) -> EncodeResult:
+    """Encode each distinct valid text once and copy its vector to every row that holds it.
+
+    prompt: goes in front of each text; pooling leaves out `num_skipped` leading tokens.
+    """
     reasons = {row: why for row, text in enumerate(texts) if (why := invalid_reason(text))}
     numbers: dict[object, int] = {}
     number = np.array(
@@ -67,34 +81,34 @@ def encoded_texts(
         ],
         dtype=np.int64,
     )
-    distinct = [str.__str__(text) for text in numbers]  # an Enum of strings has a str of its own
-    one_pass = _Pass(encoder, distinct, prompt, num_skipped, normalize)
-    one_pass.run(progress)
-    if one_pass.reasons:
-        rows = np.flatnonzero(np.isin(number, list(one_pass.reasons))).tolist()
-        reasons |= {row: one_pass.reasons[int(number[row])] for row in rows}
-    return Encoded(
-        vectors=_dealt(one_pass.vectors, number, np.nan),
-        num_tokens=_dealt(one_pass.num_tokens, number, 0),
-        num_lost_tokens=_dealt(one_pass.num_lost, number, 0),
+    distinct = [str.__str__(text) for text in numbers]  # a StrEnum may override __str__
+    encode_pass = EncodePass(encoder, distinct, prompt, num_skipped, normalize)
+    encode_pass.run(progress)
+    if encode_pass.reasons:
+        rows = np.flatnonzero(np.isin(number, list(encode_pass.reasons))).tolist()
+        reasons |= {row: encode_pass.reasons[int(number[row])] for row in rows}
+    return EncodeResult(
+        vectors=scatter(encode_pass.vectors, number, np.nan),
+        num_tokens=scatter(encode_pass.num_tokens, number, 0),
+        num_lost_tokens=scatter(encode_pass.num_lost, number, 0),
         reasons=dict(sorted(reasons.items())),
-        distinct_lengths=one_pass.num_tokens[one_pass.num_tokens > 0],
-        num_unknown_tokens=one_pass.num_unknown,
+        distinct_lengths=encode_pass.num_tokens[encode_pass.num_tokens > 0],
+        num_unknown_tokens=encode_pass.num_unknown,
     )
 
 
-def _dealt(values: np.ndarray, number: np.ndarray, missing: float) -> np.ndarray:
+def scatter(values: np.ndarray, number: np.ndarray, missing: float) -> np.ndarray:
     """values[number], with `missing` where the number is -1; no copy if nothing repeats."""
     if len(number) == len(values) and np.array_equal(number, np.arange(len(values))):
         return values
-    dealt = np.full((len(number), *values.shape[1:]), missing, dtype=values.dtype)
-    known = number >= 0
-    dealt[known] = values[number[known]]
-    return dealt
+    rows = np.full((len(number), *values.shape[1:]), missing, dtype=values.dtype)
+    is_known = number >= 0
+    rows[is_known] = values[number[is_known]]
+    return rows
 
 
-class _Pass:
-    """Arrays of one pass over distinct texts, filled in by batches in any order."""
+class EncodePass:
+    """One pass over distinct texts: arrays by text number, filled in by batches in any order."""
 
     def __init__(
         self,
@@ -117,9 +131,10 @@ class _Pass:
         self.progress: Progress | None = None
 
     def run(self, progress: Progress | None) -> None:
+        """Encode all texts, `encoder.num_parallel` batches at once."""
         self.progress = progress
-        with torch_threads_restored(), closing(self._batches()) as batches:
-            on_threads(self._encode, batches, self.encoder.num_at_once)
+        with restore_torch_threads(), closing(self._batches()) as batches:
+            parallel_for(self._encode, batches, self.encoder.num_parallel)
 
     def _windows(self) -> Iterator[tuple[int, list[Tokens]]]:
         """Tokens of the next texts, with the number of the first."""
@@ -129,15 +144,15 @@ class _Pass:
             is_full = number - first == WINDOW_TEXTS or num_chars >= WINDOW_CHARS
             if is_full or number == len(self.texts):
                 window = [self.prompt + text for text in self.texts[first:number]]
-                yield first, self.encoder.tokens_of(window)
+                yield first, self.encoder.tokenize(window)
                 first, num_chars = number, 0
 
     def _batches(self) -> Generator[Batch, None, None]:
-        nothing = self.encoder.tokens_of([self.prompt])[0]
-        for first, window in ahead(self._windows()):
+        prompt_alone = self.encoder.tokenize([self.prompt])[0]
+        for first, window in prefetch(self._windows()):
             rows = []
             for row, tokens in enumerate(window, start=first):
-                if (reason := self._reason(row, tokens, nothing)) is not None:
+                if (reason := self._reason(row, tokens, prompt_alone)) is not None:
                     self.reasons[row] = reason
                     continue
                 rows.append(row)
@@ -145,15 +160,15 @@ class _Pass:
                 self.num_lost[row] = tokens.num_lost
                 self.num_unknown += tokens.num_unknown
             lengths = self.num_tokens[rows]
-            for chosen in self.encoder.batches_of(lengths):
+            for chosen in self.encoder.plan_batches(lengths):
                 batch_rows = np.array(rows)[chosen]
                 yield Batch.of(batch_rows, [window[row - first].ids for row in batch_rows])
 
-    def _reason(self, row: int, tokens: Tokens, nothing: Tokens) -> str | None:
-        """Why these tokens cannot be encoded, if so; `nothing` are those of the prompt alone."""
-        if tokens.reason is not None or not np.array_equal(tokens.ids, nothing.ids):
+    def _reason(self, row: int, tokens: Tokens, prompt_alone: Tokens) -> str | None:
+        """Why these tokens cannot be encoded; None if they can."""
+        if tokens.reason is not None or not np.array_equal(tokens.ids, prompt_alone.ids):
             return tokens.reason
-        alone, empty = self.encoder.tokens_of([self.texts[row], ""])
+        alone, empty = self.encoder.tokenize([self.texts[row], ""])
         has_tokens = len(alone.ids) > len(empty.ids)  # the prompt and a text may merge into one
         return None if has_tokens else "no tokens: the tokenizer drops every character"
 
@@ -171,9 +186,9 @@ class _Pass:
             self.progress(len(batch.rows), batch.num_tokens)
 
     def _vectors_or_none(self, batch: Batch) -> np.ndarray | None:
-        """None if the device ran out of memory: the budget is halved and the batch is to be."""
+        """None if the device ran out of memory; then the token budget has been halved."""
         try:
-            return self.encoder.vectors_of(batch, self.normalize, self.num_skipped)
+            return self.encoder.encode_batch(batch, self.normalize, self.num_skipped)
         except torch.OutOfMemoryError:
             if len(batch.rows) == 1:
                 raise
@@ -188,8 +203,8 @@ class _Pass:
 
 
 @contextmanager
-def torch_threads_restored() -> Iterator[None]:
-    """Encoding sets torch to one thread per batch; give the process its own setting back."""
+def restore_torch_threads() -> Iterator[None]:
+    """Restore torch's thread count on exit: encoding sets it to one thread per batch."""
     saved = torch.get_num_threads()
     try:
         yield

@@ -1,7 +1,7 @@
 """Texts -> sentence vectors.
 
 In:  texts of any kind and length, and a folder with a Sentence-BERT or plain encoder.
-Out: float32 vectors in input order, and an account of every text and token (Encoded).
+Out: float32 vectors in input order, and counts of texts and tokens (EncodeResult).
 
 Each distinct text is encoded once. On a CPU every batch runs on one thread and several batches
 run at once: 28-39 % faster than one batch on all threads (MiniLM, two cores), and the bits of a
@@ -10,7 +10,6 @@ vector do not depend on the number of threads.
 
 import logging
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -19,48 +18,56 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert_core.choices import Pooling
 from sbert_core.digest import digest
-from sbert_core.encoder.backbone import backbone_for
-from sbert_core.encoder.batching import Batch, BatchPath
-from sbert_core.encoder.checkpoint import Parts, read_parts, write_parts
-from sbert_core.encoder.encode import Progress, encoded_texts
+from sbert_core.encoder.backbone import choose_backbone
+from sbert_core.encoder.batching import Batch, BatchLayout
+from sbert_core.encoder.checkpoint import ModelParts, read_parts, write_parts
+from sbert_core.encoder.device import (
+    TRIED_BUDGETS,
+    Precision,
+    choose_device,
+    default_budget,
+)
+from sbert_core.encoder.encode import Progress, encode_texts
 from sbert_core.encoder.fingerprint import architecture, weights_digest
-from sbert_core.encoder.head import Dense, sentence_vectors
-from sbert_core.encoder.hub import local_folder
-from sbert_core.encoder.limits import checked_dim, checked_length, positive
-from sbert_core.encoder.pooling import Pooling, pool
-from sbert_core.encoder.probe import best_budget, is_batch_invariant
-from sbert_core.encoder.prompts import chosen_prompt, document_prompt, query_prompt
-from sbert_core.encoder.result import Encoded
-from sbert_core.encoder.tokenizer import TextTokenizer, TokenPlaces, Tokens
-from sbert_core.encoder.untrusted import loading
+from sbert_core.encoder.head import sentence_vectors
+from sbert_core.encoder.hub import resolve_model_folder
+from sbert_core.encoder.limits import (
+    output_dim,
+    require_positive,
+    resolve_dim,
+    resolve_max_length,
+)
+from sbert_core.encoder.pooling import pool
+from sbert_core.encoder.probe import fastest_budget, is_batch_invariant
+from sbert_core.encoder.prompts import document_prompt, query_prompt, resolve_prompt
+from sbert_core.encoder.result import EncodeResult
+from sbert_core.encoder.tokenizer import TextTokenizer, Tokens, TokenSpans
+from sbert_core.encoder.untrusted import wrap_load_errors
 
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-# Fewer, larger batches waste less on rounding (4096 was 2.5 % faster than 1024 for MiniLM on one
-# thread), but several threads share the end of the work better when batches are small (1024 was
-# 4 % faster than 512, equal to 1536, on two). The GPU figure is not measured.
-DEFAULT_BUDGET = {"cpu": 1024, "cuda": 16_384}
-ONE_THREAD_BUDGET = 4096
-TRIED_BUDGETS = {"cpu": (512, 1024, 2048, 4096), "cuda": (4096, 8192, 16_384, 32_768, 65_536)}
 MAX_UNKNOWN_SHARE = 0.05
 
 
-class Precision(StrEnum):
-    """Number format of weights and states. Vectors leave as float32 in any case."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
 class Encoder:
-    """A loaded model. Make one with `Encoder.load`."""
+    """A loaded model: texts -> vectors. Make one with `Encoder.load`.
+
+    >>> encoder = Encoder.load(encoder_folder)   # a folder, or "org/name@revision"
+    >>> encoder
+    Encoder(dim=32, max_length=64, pooling='mean', layout='flat', device='cpu')
+    >>> vectors = encoder.encode(["how many words", "which word", "how many words"])
+    >>> vectors.shape
+    (3, 32)
+    >>> float(vectors[0] @ vectors[2]) > 0.999   # unit vectors: the product is the cosine
+    True
+    """
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ModelParts,
         *,
         device: str | None = None,
         precision: Precision = Precision.FLOAT32,
@@ -69,39 +76,37 @@ class Encoder:
         token_budget: int | Literal["auto"] | None = None,
         threads: int | None = None,
     ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if self.device.type not in DEFAULT_BUDGET:
-            raise ValueError(f"device {device!r} is not supported; use one of {[*DEFAULT_BUDGET]}")
         self.precision = Precision(precision)
-        if self.device.type == "cpu" and self.precision is not Precision.FLOAT32:
-            # Slower there than float32, and oneDNN dies with an illegal instruction on some
-            # virtual machines that announce AMX without having it.
-            raise ValueError(f"precision {self.precision} needs a GPU; use float32 on a CPU")
+        self.device = choose_device(device, self.precision)
         self._parts = parts
-        self._model = parts.model.eval()
+        self._model = parts.model.eval()  # type: ignore[no-untyped-call]
         self._head = parts.head
         self._exact_weights = None if self._is_exact else self._weights()
         self._model.to(device=self.device, dtype=getattr(torch, self.precision))
         self._head.to(self.device)
         self._tokenizer = TextTokenizer(
             parts.tokenizer,
-            max_length=checked_length(parts, max_length),
+            max_length=resolve_max_length(parts, max_length),
             vocab_size=self._model.get_input_embeddings().num_embeddings,
-            lower_case=parts.layout.lower_case,
+            lower_case=parts.config.lower_case,
         )
-        self._backbone = backbone_for(self._model, self._tokenizer.pad_id, self.max_length)
-        self.full_dim = self._full_dim()
-        self.truncate_dim = checked_dim(parts.layout.truncate_dim, truncate_dim, self.full_dim)
-        on_cpu = self.device.type == "cpu"
-        self.threads = torch.get_num_threads() if on_cpu else 1
+        self._backbone = choose_backbone(self._model, self._tokenizer.pad_id, self.max_length)
+        self.full_dim = output_dim(parts)
+        self.truncate_dim = resolve_dim(parts.config.truncate_dim, truncate_dim, self.full_dim)
+        self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         if threads is not None:
-            self.threads = positive("threads", threads)
+            self.threads = require_positive("threads", threads)
         self._tunes_budget = token_budget == AUTO
-        self.token_budget = DEFAULT_BUDGET[self.device.type]
-        if on_cpu and self.threads == 1:
-            self.token_budget = ONE_THREAD_BUDGET
+        self.token_budget = default_budget(self.device, self.threads)
         if token_budget is not None and not self._tunes_budget:
-            self.token_budget = positive("token_budget", token_budget)
+            self.token_budget = require_positive("token_budget", token_budget)
+
+    def __repr__(self) -> str:
+        pooling = "+".join(self._parts.config.pooling)
+        return (
+            f"Encoder(dim={self.dim}, max_length={self.max_length}, pooling={pooling!r}, "
+            f"layout={self.layout.value!r}, device={self.device.type!r})"
+        )
 
     @classmethod
     def load(
@@ -118,14 +123,17 @@ class Encoder:
     ) -> "Encoder":
         """Open a sentence-transformers folder, a plain Hugging Face encoder, or `org/name@rev`.
 
-        pooling: for a plain encoder only; a sentence-transformers folder has its own.
-        token_budget: tokens per batch; "auto" tries a few on the first texts.
-        threads: batches that run at once on a CPU; as many as torch would use by default. Models
-            whose forward is not known to bear it take one at a time.
+        pooling: for a plain encoder only; a sentence-transformers folder fixes it.
+        precision: other than float32 on a GPU only.
+        max_length: tokens of a text; truncate_dim: leading dimensions to keep.
+        token_budget: tokens per batch; "auto" measures a few on the first texts.
+        threads: batches that run at once on a CPU, torch's thread count by default; 1 for models
+            whose forward is not known to be reentrant.
+        Raises ValueError for a folder that does not load or does not support a setting.
         """
         mode = None if pooling is None else Pooling(pooling)
-        folder = local_folder(path_or_hub_id)
-        with loading(folder):
+        folder = resolve_model_folder(path_or_hub_id)
+        with wrap_load_errors(folder):
             return cls(
                 read_parts(folder, mode),
                 device=device,
@@ -143,12 +151,12 @@ class Encoder:
         write_parts(self._parts, Path(folder), self.max_length, self.truncate_dim)
 
     @property
-    def path(self) -> BatchPath:
-        """Flat (no padding) or padded; found out when loading."""
-        return self._backbone.path
+    def layout(self) -> BatchLayout:
+        """Flat (no padding) or padded; decided when loading."""
+        return self._backbone.layout
 
     @property
-    def num_at_once(self) -> int:
+    def num_parallel(self) -> int:
         """Batches that run at once."""
         return self.threads if self._backbone.is_reentrant else 1
 
@@ -164,18 +172,18 @@ class Encoder:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Texts the model wants in front of its inputs, by name."""
-        return dict(self._parts.layout.prompts)
+        """The prompts of the model's folder, by name."""
+        return dict(self._parts.config.prompts)
 
     @property
     def document_prompt(self) -> str:
-        """What belongs in front of the texts of a corpus: the folder's prompt for them, if any."""
-        return document_prompt(self._parts.layout)
+        """The prompt for the texts of a corpus."""
+        return document_prompt(self._parts.config)
 
     @property
     def query_prompt(self) -> str:
-        """What belongs in front of a query."""
-        return query_prompt(self._parts.layout)
+        """The prompt for queries."""
+        return query_prompt(self._parts.config)
 
     def encode(
         self,
@@ -187,7 +195,8 @@ class Encoder:
     ) -> np.ndarray:
         """Vectors of the texts, one row each, in order. Invalid texts give rows of NaN.
 
-        normalize: unit vectors; False gives the folder's own output.
+        normalize: unit vectors; False gives the output of the folder's last module.
+        prompt: goes in front of each text; or `prompt_name`, one of the folder's prompts.
         """
         return self.encode_report(
             texts, normalize=normalize, prompt=prompt, prompt_name=prompt_name
@@ -201,8 +210,8 @@ class Encoder:
         prompt: str | None = None,
         prompt_name: str | None = None,
         progress: Progress | None = None,
-    ) -> Encoded:
-        """As `encode`, with the account of texts and tokens.
+    ) -> EncodeResult:
+        """As `encode`, with counts of texts and tokens and the reasons of invalid texts.
 
         progress: called after each batch with its number of texts and tokens.
         """
@@ -211,10 +220,10 @@ class Encoder:
         texts = list(texts)
         prefix = self._prompt(prompt, prompt_name)
         if self._tunes_budget:
-            fastest = best_budget(self, texts, TRIED_BUDGETS[self.device.type])
+            fastest = fastest_budget(self, texts, TRIED_BUDGETS[self.device.type])
             self.token_budget = fastest or self.token_budget
             self._tunes_budget = fastest is None
-        encoded = encoded_texts(
+        encoded = encode_texts(
             self,
             texts,
             prompt=prefix,
@@ -234,11 +243,11 @@ class Encoder:
     def batch_invariant(self) -> bool:
         """Do a vector's bits depend on its text alone?
 
-        Claimed for the flat path on a CPU only, whose products give a row the same bits whatever
-        stands beside it, and tried there on this very machine (0.7 s for MiniLM). A few texts that
-        agree prove nothing for other ways to compute: of 200, Longformer gave 2 other bits.
+        Claimed for the flat layout on a CPU only, where a row of a product has the same bits
+        whatever its neighbours are, and measured on this machine (0.7 s for MiniLM). A few equal
+        vectors prove nothing for other layouts: of 200 texts, Longformer gave 2 other bits.
         """
-        is_claimed = self.path is BatchPath.FLAT and self.device.type == "cpu"
+        is_claimed = self.layout is BatchLayout.FLAT and self.device.type == "cpu"
         return is_claimed and is_batch_invariant(
             self, self._model.config.vocab_size, self.max_length
         )
@@ -252,15 +261,15 @@ class Encoder:
         return weights_digest([*self._model.state_dict().items(), *head])
 
     def space(self, normalize: bool = True) -> str:
-        """Name of the vector space: vectors with the same one may be compared."""
-        layout = self._parts.layout
+        """Digest of the vector space: vectors of equal spaces may be compared."""
+        config = self._parts.config
         return digest(
             {
                 "weights": self._exact_weights or self._weights(),
                 "architecture": architecture(self._model.config),
                 "tokenizer": self._tokenizer.identity,
-                "pooling": list(layout.pooling),
-                "include_prompt": layout.include_prompt,
+                "pooling": list(config.pooling),
+                "include_prompt": config.include_prompt,
                 "head": [repr(module) for module in self._head],
                 "truncate_dim": self.truncate_dim,
                 "normalize": normalize,
@@ -277,9 +286,10 @@ class Encoder:
         scale: float | None = None,
         normalize: bool = True,
     ) -> str:
-        """Name of the way vectors are made: those with the same one may be reused.
+        """Digest of everything that shapes a stored vector: those of equal recipes may be reused.
 
-        The prompt is found as `encode` finds it.
+        prompt, prompt_name: as in `encode`. long, dtype, scale: how the caller handles long texts
+        and stores components.
         """
         return digest(
             {
@@ -295,64 +305,58 @@ class Encoder:
         )
 
     @torch.inference_mode()
-    def vectors_of(self, batch: Batch, normalize: bool = True, num_skipped: int = 0) -> np.ndarray:
-        """Vectors of one batch, in its order; `num_skipped` prompt tokens are not pooled."""
+    def encode_batch(
+        self, batch: Batch, normalize: bool = True, num_skipped: int = 0
+    ) -> np.ndarray:
+        """Vectors of one batch, in its order; `num_skipped` leading tokens are not pooled."""
         if self.device.type == "cpu" and torch.get_num_threads() != 1:
             torch.set_num_threads(1)
-        return self.forward(batch, normalize, num_skipped).cpu().numpy()
+        vectors: np.ndarray = self.forward(batch, normalize, num_skipped).cpu().numpy()
+        return vectors
 
     def forward(self, batch: Batch, normalize: bool = False, num_skipped: int = 0) -> Tensor:
-        """As vectors_of, on the device and under whatever autograd mode is on: for training."""
-        modes = self._parts.layout.pooling
+        """As `encode_batch`, on the device and under the caller's autograd mode: for training."""
+        modes = self._parts.config.pooling
         pooled = [pool(states, modes, num_skipped) for _, states in self._backbone.blocks(batch)]
         return sentence_vectors(torch.cat(pooled), self._head, self.truncate_dim, normalize)
 
     @property
-    def word_embedding(self) -> nn.Embedding:
-        return self._model.get_input_embeddings()
+    def token_embedding(self) -> nn.Embedding:
+        """The embedding of token ids."""
+        embedding: nn.Embedding = self._model.get_input_embeddings()
+        return embedding
 
     @property
     def network(self) -> nn.ModuleDict:
         """The modules whose weights make vectors, for an optimiser to change in place."""
         return nn.ModuleDict({"model": self._model, "head": self._head})
 
-    def batches_of(self, lengths: np.ndarray) -> list[np.ndarray]:
+    def plan_batches(self, lengths: np.ndarray) -> list[np.ndarray]:
         """Text numbers of each batch under the present token budget."""
         return self._backbone.batches(lengths, self.token_budget)
 
-    def tokens_of(self, texts: list[str]) -> list[Tokens]:
+    def tokenize(self, texts: list[str]) -> list[Tokens]:
         """Token ids of valid texts."""
         return self._tokenizer(texts)
 
-    def token_places(self, text: str) -> TokenPlaces:
-        """Where the tokens of a valid text of any length stand in it."""
-        return self._tokenizer.places(text)
+    def token_spans(self, text: str) -> TokenSpans:
+        """Characters and words of the tokens of a valid text of any length."""
+        return self._tokenizer.token_spans(text)
 
     def window_tokens(self, prompt: str | None = None, prompt_name: str | None = None) -> int:
-        """Tokens of text the model sees at once, beside the prompt and special tokens."""
+        """Tokens of text that fit the model's length beside the prompt and special tokens."""
         prompt_tokens = self._tokenizer.num_prompt_tokens(self._prompt(prompt, prompt_name))
         return self.max_length - self._tokenizer.num_special - max(0, prompt_tokens - 1)
 
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
-        return chosen_prompt(self._parts.layout, prompt, prompt_name)
+        return resolve_prompt(self._parts.config, prompt, prompt_name)
 
     def _num_skipped(self, prompt: str) -> int:
-        """Leading tokens that pooling leaves out: the prompt's, if the folder says so."""
+        """Leading tokens that pooling leaves out: the prompt's, if the folder requires it."""
         num_prompt_tokens = self._tokenizer.num_prompt_tokens(prompt)
         if num_prompt_tokens >= self.max_length - 1:
             raise ValueError(
                 f"a prompt of {num_prompt_tokens} tokens leaves no room for text in "
                 f"max_length {self.max_length}; shorten the prompt or raise max_length"
             )
-        return 0 if self._parts.layout.include_prompt else num_prompt_tokens
-
-    def _full_dim(self) -> int:
-        width = self._model.config.hidden_size * len(self._parts.layout.pooling)
-        for linear in (module.linear for module in self._head if isinstance(module, Dense)):
-            if linear.in_features != width:
-                raise ValueError(
-                    f"a Dense module takes {linear.in_features} numbers, what stands before it "
-                    f"gives {width}; save the model again"
-                )
-            width = linear.out_features
-        return width
+        return 0 if self._parts.config.include_prompt else num_prompt_tokens

@@ -1,7 +1,7 @@
-"""What may be compared (space) and what may be reused (recipe).
+"""Ingredients of the digests that decide which vectors may be compared (space) and reused (recipe).
 
-In:  the ingredients of a vector.
-Out: two sha256 digests. Equal for a model and its saved copy; different when an ingredient is.
+In:  a model's weights and configuration.
+Out: parts of `Encoder.space` and `Encoder.recipe`. Equal for a model and its saved copy.
 Gives up: library versions are not ingredients; artifacts record them beside the digests.
 """
 
@@ -23,7 +23,7 @@ VOLATILE_CONFIG = re.compile(
 
 
 def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """One name for a set of weights, as float32 and by name.
+    """sha256 of named weights, as float32 and in order of their names.
 
     The BERT pooler is left out: no vector of ours passes through it, and where a checkpoint
     lacks it, it is random.
@@ -39,6 +39,6 @@ def weights_digest(weights: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def architecture(config: PretrainedConfig) -> dict[str, object]:
-    """What the configuration says beyond its class's defaults, which a saved copy repeats."""
-    said = {**config.to_diff_dict(), "model_type": config.model_type}
-    return {key: value for key, value in said.items() if not VOLATILE_CONFIG.fullmatch(key)}
+    """The settings of a configuration that differ from its class's defaults and shape vectors."""
+    changed = {**config.to_diff_dict(), "model_type": config.model_type}
+    return {key: value for key, value in changed.items() if not VOLATILE_CONFIG.fullmatch(key)}

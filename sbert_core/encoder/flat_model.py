@@ -4,9 +4,8 @@ In:  a Hugging Face encoder of a known family and a Batch.
 Out: for each group of equal-length texts, a block of their states.
 
 The layers run here instead of in the model's own forward: MPNet's attention bypasses
-transformers' AttentionInterface, and one fused product after the other is faster than the
-unmodified modules (see linear.py). They read the model's own parameters, so they follow them when
-they are trained.
+transformers' AttentionInterface, and fused products are faster than the unmodified modules (see
+fused_linear.py). They use the model's parameters in place, so training changes both alike.
 
 Shapes: T tokens, D dimensions, H heads, N texts of one length L, R relative distances.
 """
@@ -21,11 +20,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sbert_core.encoder.attention import flat_attention, learned_attention, runs_of
-from sbert_core.encoder.batching import Batch, BatchPath, Group, flat_batches
+from sbert_core.encoder.attention import bucketed_attention, flat_attention, length_buckets
+from sbert_core.encoder.batching import Batch, BatchLayout, Group, flat_batches
+from sbert_core.encoder.families import LayerNames
 from sbert_core.encoder.fused_linear import FusedLinear
 
-# A matrix product of very few rows takes another kernel and other last bits: MiniLM on CPU
+# A matrix product of very few rows takes another kernel and gives other last bits: MiniLM on a CPU
 # repeated its bits from 12 tokens up. Shorter batches are filled up with dummy texts of one token.
 MIN_FLAT_TOKENS = 64
 # oneDNN builds a kernel for each number of tokens it meets (0.4-2 ms, 200 kB), so numbers are
@@ -34,84 +34,12 @@ MIN_FLAT_TOKENS = 64
 FULL_STEPS, PART_STEPS = 128, 16
 LEAST_STEP = 16
 
-
-@dataclass(frozen=True, slots=True)
-class LayerNames:
-    """Where a family keeps the parts of a post-norm transformer layer."""
-
-    layers: str
-    query: str
-    key: str
-    value: str
-    attention_out: str
-    attention_norm: str
-    up: str
-    activation: str
-    down: str
-    norm: str
-    score_dropout: str
-    attention_dropout: str | None
-    dropout: str
-
-
-BERT = LayerNames(
-    layers="encoder.layer",
-    query="attention.self.query",
-    key="attention.self.key",
-    value="attention.self.value",
-    attention_out="attention.output.dense",
-    attention_norm="attention.output.LayerNorm",
-    up="intermediate.dense",
-    activation="intermediate.intermediate_act_fn",
-    down="output.dense",
-    norm="output.LayerNorm",
-    score_dropout="attention.self.dropout",
-    attention_dropout="attention.output.dropout",
-    dropout="output.dropout",
-)
-DISTILBERT = LayerNames(
-    layers="transformer.layer",
-    query="attention.q_lin",
-    key="attention.k_lin",
-    value="attention.v_lin",
-    attention_out="attention.out_lin",
-    attention_norm="sa_layer_norm",
-    up="ffn.lin1",
-    activation="ffn.activation",
-    down="ffn.lin2",
-    norm="output_layer_norm",
-    score_dropout="attention.dropout",
-    attention_dropout=None,
-    dropout="ffn.dropout",
-)
-MPNET = LayerNames(
-    layers="encoder.layer",
-    query="attention.attn.q",
-    key="attention.attn.k",
-    value="attention.attn.v",
-    attention_out="attention.attn.o",
-    attention_norm="attention.LayerNorm",
-    up="intermediate.dense",
-    activation="intermediate.intermediate_act_fn",
-    down="output.dense",
-    norm="output.LayerNorm",
-    score_dropout="attention.attn.dropout",
-    attention_dropout="attention.dropout",
-    dropout="output.dropout",
-)
-FAMILIES = {
-    "bert": BERT,
-    "roberta": BERT,
-    "xlm-roberta": BERT,
-    "camembert": BERT,
-    "electra": BERT,
-    "distilbert": DISTILBERT,
-    "mpnet": MPNET,
-}
+# Queries, keys, values and the dropout rate -> the context of each token.
+AttentionFunction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class TransformerLayer:
     """The modules of one layer, whatever its family calls them."""
 
     query: FusedLinear
@@ -127,31 +55,35 @@ class Layer:
     attention_dropout: nn.Dropout | None
     dropout: nn.Dropout
 
-    def __call__(self, x_TD: Tensor, attention: Callable[..., Tensor]) -> Tensor:
-        """The next layer's input. `attention` takes queries, keys, values, share of dropout."""
+    def __call__(self, x_TD: Tensor, attention: AttentionFunction) -> Tensor:
+        """The next layer's input."""
         query_TD, key_TD, value_TD = self.query(x_TD), self.key(x_TD), self.value(x_TD)
-        context_TD = attention(query_TD, key_TD, value_TD, _share(self.score_dropout))
+        context_TD = attention(query_TD, key_TD, value_TD, _dropout_rate(self.score_dropout))
         x_TD = self.attention_norm(
-            _added(self.attention_out, self.attention_dropout, context_TD, x_TD)
+            _add_residual(self.attention_out, self.attention_dropout, context_TD, x_TD)
         )
-        hidden = self.up.activated(x_TD, self.activation)
-        return self.norm(_added(self.down, self.dropout, hidden, x_TD))
+        hidden = self.up.with_activation(x_TD, self.activation)
+        out_TD: Tensor = self.norm(_add_residual(self.down, self.dropout, hidden, x_TD))
+        return out_TD
 
 
-def _share(dropout: nn.Dropout | None) -> float:
+def _dropout_rate(dropout: nn.Dropout | None) -> float:
     return dropout.p if dropout is not None and dropout.training else 0.0
 
 
-def _added(linear: FusedLinear, dropout: nn.Dropout | None, x: Tensor, residual: Tensor) -> Tensor:
-    if dropout is not None and _share(dropout):
-        return residual + dropout(linear(x))
-    return linear.added(x, residual)
+def _add_residual(
+    linear: FusedLinear, dropout: nn.Dropout | None, x: Tensor, residual: Tensor
+) -> Tensor:
+    if dropout is not None and _dropout_rate(dropout):
+        out: Tensor = residual + dropout(linear(x))
+        return out
+    return linear.with_residual(x, residual)
 
 
 class FlatBackbone:
     """The layers of a known family over one flat row of tokens."""
 
-    path: ClassVar[BatchPath] = BatchPath.FLAT
+    layout: ClassVar[BatchLayout] = BatchLayout.FLAT
     is_reentrant = True  # what a batch leaves behind (packed weights, full_tokens) changes no bit
 
     def __init__(self, model: PreTrainedModel, names: LayerNames, pad_id: int) -> None:
@@ -161,25 +93,32 @@ class FlatBackbone:
         self.padding_idx = padding_idx(model)
         self.full_tokens = MIN_FLAT_TOKENS  # of the largest batch so far, or somewhat more
         self.layers = [
-            Layer(**{part.name: _part(layer, getattr(names, part.name)) for part in fields(Layer)})
+            TransformerLayer(
+                **{
+                    part.name: _find_part(layer, getattr(names, part.name))
+                    for part in fields(TransformerLayer)
+                }
+            )
             for layer in model.get_submodule(names.layers).children()
         ]
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+        """Text numbers of each batch of at most `budget` tokens."""
         return flat_batches(lengths, budget)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
-        """States of each group; no text is padded, the batch is filled up by a few tokens."""
-        filled = self._filled(batch)
-        x_TD = self._embedded(filled)
-        attention = self._attention(filled.groups, x_TD)
+        """States (N, L, D) of each group; texts are not padded, the batch gets a few tokens."""
+        filled = self._fill_up(batch)
+        x_TD = self._embed_tokens(filled)
+        attention = self._attention_function(filled.groups, x_TD)
         for layer in self.layers:
             x_TD = layer(x_TD, attention)
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
-    def _filled(self, batch: Batch) -> Batch:
-        step = LEAST_STEP  # of a batch that is learned from, the same whatever came before it
+    def _fill_up(self, batch: Batch) -> Batch:
+        """The batch with dummy texts of one token behind it, up to a rounded number of tokens."""
+        step = LEAST_STEP  # with gradients, independent of the batches that came before
         if not torch.is_grad_enabled():
             while self.full_tokens < batch.num_tokens:
                 self.full_tokens *= 2
@@ -195,34 +134,35 @@ class FlatBackbone:
             groups=(*batch.groups, Group(len(batch.rows), batch.num_tokens, num_missing, 1)),
         )
 
-    def _embedded(self, batch: Batch) -> Tensor:
+    def _embed_tokens(self, batch: Batch) -> Tensor:
         positions_T = _positions(batch, self.padding_idx)
         device = self.model.device
         embeddings: Any = self.model.embeddings
-        x_TD = embeddings(
+        x_TD: Tensor = embeddings(
             input_ids=torch.from_numpy(batch.ids_T)[None].to(device),
             position_ids=torch.from_numpy(positions_T)[None].to(device),
         )[0]
         if isinstance(project := getattr(self.model, "embeddings_project", None), nn.Linear):
-            return project(x_TD)  # ELECTRA small: embeddings narrower than states
+            x_TD = project(x_TD)  # ELECTRA small: embeddings narrower than states
         return x_TD
 
-    def _attention(self, groups: tuple[Group, ...], x_TD: Tensor) -> Callable[..., Tensor]:
-        """Attention over these texts, for every layer; the kind that can be learned if need be."""
+    def _attention_function(self, groups: tuple[Group, ...], x_TD: Tensor) -> AttentionFunction:
+        """Attention over these texts, for every layer; differentiable where autograd is on."""
         bias_of = self._relative_bias(max(group.length for group in groups), x_TD)
         if torch.is_grad_enabled():
-            runs = runs_of(groups, x_TD.device)
+            buckets = length_buckets(groups, x_TD.device)
 
-            def learned(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
-                return learned_attention(query, key, value, runs, self.num_heads, dropout, bias_of)
+            def bucketed(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+                heads = self.num_heads
+                return bucketed_attention(query, key, value, buckets, heads, dropout, bias_of)
 
-            return learned
+            return bucketed
         biases = None if bias_of is None else [bias_of(group.length) for group in groups]
 
-        def plain(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        def flat(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
             return flat_attention(query, key, value, groups, self.num_heads, biases)
 
-        return plain
+        return flat
 
     def _relative_bias(self, longest: int, x_TD: Tensor) -> Callable[[int], Tensor] | None:
         """MPNet's score offsets for texts of a length, shared by all layers."""
@@ -247,16 +187,19 @@ def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
 
     RoBERTa starts after padding_idx and gives a padding token inside a text that very position.
     """
+    positions_T: np.ndarray
     first_T = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
     if padding_idx is None:
-        return np.arange(batch.num_tokens) - first_T
+        positions_T = np.arange(batch.num_tokens) - first_T
+        return positions_T
     is_word_T = batch.ids_T != padding_idx
     num_words_T = np.cumsum(is_word_T)
     num_before_T = (num_words_T - is_word_T)[first_T]
-    return (num_words_T - num_before_T) * is_word_T + padding_idx
+    positions_T = (num_words_T - num_before_T) * is_word_T + padding_idx
+    return positions_T
 
 
-def _part(layer: nn.Module, name: str | None) -> Any:  # noqa: ANN401
+def _find_part(layer: nn.Module, name: str | None) -> Any:  # noqa: ANN401
     """A part of a layer by its dotted name; an activation may be a plain function."""
     if name is None:
         return None

@@ -1,12 +1,11 @@
-"""A linear layer together with what follows it in a transformer.
+"""A linear layer together with the operation that follows it in a transformer.
 
 In:  flat states and a torch linear layer.
 Out: its projection: plain, through an activation, or added to the residual.
 
-On a CPU each is one oneDNN call on weights that are laid out for it once: the whole model was
-7-11 % faster than with torch's own products on an AMD EPYC (MiniLM, two threads, medians), and a
-row has the same bits in products of any number of rows from 2 up. Anywhere else, and under
-autograd, plain torch.
+On a CPU each is one oneDNN call on weights that are packed once: the whole model was 7-11 % faster
+than with torch's own products on an AMD EPYC (MiniLM, two threads, medians), and a row has the same
+bits in products of any number of rows from 2 up. On other devices, and under autograd, plain torch.
 
 Shapes: T tokens, D dimensions.
 """
@@ -18,12 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-PACKED_FOR_ROWS = 1024  # any number gives the same layout
+HAS_ONEDNN = (
+    torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+)
+PACKED_FOR_ROWS = 1024  # oneDNN's hint; any number gives the same packing
 
 
 class FusedLinear:
-    """A linear layer of a model, followed when it is trained: a changed weight is packed anew."""
+    """A linear layer with packed weights. A weight that training changed is packed again."""
 
     def __init__(self, linear: nn.Linear) -> None:
         self.linear = linear
@@ -31,27 +33,34 @@ class FusedLinear:
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """linear(x)"""
-        if not self._is_packable(x_TD):
-            return self.linear(x_TD)
-        return torch.ops.mkldnn._linear_pointwise(
-            x_TD, self._weight(), self.linear.bias, "none", [], ""
-        )
+        out_TD: Tensor
+        if self._is_packable(x_TD):
+            out_TD = torch.ops.mkldnn._linear_pointwise(
+                x_TD, self._weight(), self.linear.bias, "none", [], ""
+            )
+        else:
+            out_TD = self.linear(x_TD)
+        return out_TD
 
-    def activated(self, x_TD: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-        """activation(linear(x)), in one go for the exact GELU nearly every encoder has."""
+    def with_activation(self, x_TD: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+        """activation(linear(x)), in one call for the exact GELU, which most encoders use."""
         if not self._is_packable(x_TD) or not _is_exact_gelu(activation):
             return activation(self(x_TD))
-        return torch.ops.mkldnn._linear_pointwise(
+        out_TD: Tensor = torch.ops.mkldnn._linear_pointwise(
             x_TD, self._weight(), self.linear.bias, "gelu", [], "none"
         )
+        return out_TD
 
-    def added(self, x_TD: Tensor, residual_TD: Tensor) -> Tensor:
+    def with_residual(self, x_TD: Tensor, residual_TD: Tensor) -> Tensor:
         """residual + linear(x)"""
-        if not self._is_packable(x_TD):
-            return residual_TD + self.linear(x_TD)
-        return torch.ops.mkldnn._linear_pointwise.binary(
-            x_TD, residual_TD, self._weight(), self.linear.bias, "add"
-        )
+        out_TD: Tensor
+        if self._is_packable(x_TD):
+            out_TD = torch.ops.mkldnn._linear_pointwise.binary(
+                x_TD, residual_TD, self._weight(), self.linear.bias, "add"
+            )
+        else:
+            out_TD = residual_TD + self.linear(x_TD)
+        return out_TD
 
     def _is_packable(self, x_TD: Tensor) -> bool:
         if torch.is_grad_enabled():

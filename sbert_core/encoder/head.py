@@ -1,4 +1,4 @@
-"""Pooled vector -> sentence vector: the modules a folder lists after pooling.
+"""Pooled vector -> sentence vector: the modules that follow pooling in a folder.
 
 Shapes: B texts, D dimensions.
 """
@@ -16,12 +16,15 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
 }
 
-# As for tokens: a product of very few rows takes another kernel and other last bits.
+# A product of very few rows takes another kernel and gives other last bits (as for tokens).
 MIN_ROWS = 64
 
 
 class Dense(nn.Module):
-    """A linear projection and an activation named as in the folder's configuration."""
+    """A linear projection and an activation named as in the folder's configuration.
+
+    Raises ValueError for an activation that is not in `ACTIVATIONS`.
+    """
 
     def __init__(self, linear: nn.Linear, activation: str) -> None:
         super().__init__()
@@ -34,22 +37,25 @@ class Dense(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x_BD: Tensor) -> Tensor:
+        """activation(linear(x)), computed on at least MIN_ROWS rows."""
         num_missing = max(0, MIN_ROWS - len(x_BD))
         filled = F.pad(x_BD, (0, 0, 0, num_missing))
-        return self.activation(self.linear(filled))[: len(x_BD)]
+        out_BD: Tensor = self.activation(self.linear(filled))[: len(x_BD)]
+        return out_BD
 
 
 class Normalize(nn.Module):
     """Vectors of length one."""
 
     def forward(self, x_BD: Tensor) -> Tensor:
+        """x / |x|"""
         return F.normalize(x_BD, dim=1)
 
 
 def sentence_vectors(
     pooled_BD: Tensor, head: nn.ModuleList, truncate_dim: int | None, normalize: bool
 ) -> Tensor:
-    """The folder's own output cut to `truncate_dim`, as unit vectors if asked for."""
+    """Pooled vectors after the head, cut to `truncate_dim`, of unit length if `normalize`."""
     for module in head:
         pooled_BD = module(pooled_BD)
     cut_BD = pooled_BD[:, :truncate_dim].to(torch.float32)

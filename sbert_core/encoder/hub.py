@@ -10,15 +10,18 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 
-from sbert_core.errors import Unsettled
+from sbert_core.errors import TransientError
 
 HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 HUB_FILES_UNUSED = ["onnx/*", "openvino/*"]
 
 
-def local_folder(path_or_hub_id: str | Path) -> Path:
-    """The folder itself, or a snapshot of `org/name[@revision]` without any code or pickle."""
+def resolve_model_folder(path_or_hub_id: str | Path) -> Path:
+    """The folder if it exists here, else a downloaded snapshot of `org/name[@revision]`.
+
+    Raises ValueError if the name is neither, TransientError if the hub does not deliver it.
+    """
     folder = Path(path_or_hub_id)
     if str(path_or_hub_id) and folder.is_dir():
         return folder
@@ -39,7 +42,7 @@ def local_folder(path_or_hub_id: str | Path) -> Path:
         )
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise Unsettled(
+        raise TransientError(
             f"model {str(path_or_hub_id)!r} is no folder here and the hub did not give it "
             f"({reason}); check the name and the network, or download it and give its folder"
         ) from error

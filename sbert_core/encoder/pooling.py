@@ -1,27 +1,16 @@
 """Token states -> one vector per text.
 
-In:  blocks of states of texts with the same number of tokens. No block holds padding, so none
-     can leak: that is why no function here takes a mask.
+In:  blocks of states of texts with the same number of tokens, and how many leading tokens (a
+     prompt) to leave out. Blocks hold no padding, so no function here needs a mask.
 Out: one row per text.
 
 Shapes: N texts, L tokens each, D dimensions.
 """
 
-from enum import StrEnum
-
 import torch
 from torch import Tensor
 
-
-class Pooling(StrEnum):
-    """How token states become one vector; the names are those of sentence-transformers."""
-
-    MEAN = "mean"
-    CLS = "cls"
-    MAX = "max"
-    MEAN_SQRT_LEN = "mean_sqrt_len_tokens"
-    WEIGHTED_MEAN = "weightedmean"
-    LAST_TOKEN = "lasttoken"
+from sbert_core.choices import Pooling
 
 
 def mean_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
@@ -31,7 +20,8 @@ def mean_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
 
 def cls_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
     """State of the first token."""
-    return states_NLD[:, num_skipped]
+    first_ND: Tensor = states_NLD[:, num_skipped]
+    return first_ND
 
 
 def max_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
@@ -42,7 +32,8 @@ def max_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
 def mean_sqrt_len_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:
     """Sum of the tokens over the square root of their number."""
     kept_NLD = states_NLD[:, num_skipped:]
-    return kept_NLD.sum(1) / kept_NLD.shape[1] ** 0.5
+    scaled_ND: Tensor = kept_NLD.sum(1) / kept_NLD.shape[1] ** 0.5
+    return scaled_ND
 
 
 def weighted_mean_pool(states_NLD: Tensor, num_skipped: int) -> Tensor:

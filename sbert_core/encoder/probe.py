@@ -1,7 +1,7 @@
-"""Facts about an encoder that are found out by trying.
+"""Measurements of an encoder on this machine.
 
-In:  an encoder, and texts where speed is the question.
-Out: is a vector's last bit its text's own? which token budget is fastest here?
+In:  an encoder, and for speed a sample of texts.
+Out: whether a vector's bits are independent of its batch; the fastest token budget.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sbert_core.encoder.batching import Batch
-from sbert_core.encoder.encode import BatchEncoder, encoded_texts, torch_threads_restored
+from sbert_core.encoder.encode import BatchEncoder, encode_texts, restore_torch_threads
 
 PROBED_LENGTHS = (3, 4, 7, 12, 20, 33, 65, 100, 12, 20, 33, 65, 256)
 NUM_ROUNDS = 2
@@ -18,7 +18,7 @@ CHARS_PER_TOKEN = 4
 
 
 def is_batch_invariant(encoder: BatchEncoder, vocab_size: int, max_length: int) -> bool:
-    """Are made-up texts encoded alone, all together and in other company equal bit for bit?"""
+    """Are vectors of made-up texts equal bit for bit alone, all together and in other batches?"""
     lengths = [min(length, max_length) for length in PROBED_LENGTHS]
     ids = [
         (np.arange(length) + number) * 7919 % vocab_size for number, length in enumerate(lengths)
@@ -27,21 +27,22 @@ def is_batch_invariant(encoder: BatchEncoder, vocab_size: int, max_length: int) 
     def vectors(chosen: Sequence[int]) -> np.ndarray:
         longest_first = sorted(chosen, key=lambda text: -lengths[text])
         batch = Batch.of(np.array(longest_first), [ids[text] for text in longest_first])
-        by_text = dict(zip(longest_first, encoder.vectors_of(batch, True, 0), strict=True))
+        by_text = dict(zip(longest_first, encoder.encode_batch(batch, True, 0), strict=True))
         return np.stack([by_text[text] for text in chosen])
 
-    everyone = range(len(ids))
-    with torch_threads_restored():
-        together = vectors(everyone)
-        companies = [[text] for text in everyone] + [everyone[0::2], everyone[1::3], everyone[-2:]]
-        return all(np.array_equal(together[list(few)], vectors(few)) for few in companies)
+    everything = range(len(ids))
+    with restore_torch_threads():
+        together = vectors(everything)
+        alone = [[text] for text in everything]
+        batches = alone + [everything[0::2], everything[1::3], everything[-2:]]
+        return all(np.array_equal(together[list(few)], vectors(few)) for few in batches)
 
 
-def best_budget(
+def fastest_budget(
     encoder: BatchEncoder, texts: Sequence[object], candidates: Sequence[int]
 ) -> int | None:
-    """The candidate that encodes the first texts fastest; None if there are too few to tell."""
-    sample = _first_texts(texts, num_tokens=2 * max(candidates) * encoder.num_at_once)
+    """The candidate that encodes the first texts fastest; None if they are too few to measure."""
+    sample = _first_texts(texts, num_tokens=2 * max(candidates) * encoder.num_parallel)
     if sample is None:
         return None
     seconds = dict.fromkeys(candidates, float("inf"))
@@ -51,7 +52,7 @@ def best_budget(
             for candidate in candidates:
                 encoder.token_budget = candidate
                 start = time.perf_counter()
-                encoded_texts(encoder, sample)
+                encode_texts(encoder, sample)
                 seconds[candidate] = min(seconds[candidate], time.perf_counter() - start)
     finally:
         encoder.token_budget = before
@@ -59,7 +60,7 @@ def best_budget(
 
 
 def _first_texts(texts: Sequence[object], num_tokens: int) -> list[str] | None:
-    """Distinct texts from the front that hold about so many tokens; None if all hold fewer."""
+    """The first distinct texts with about `num_tokens` tokens; None if all have fewer."""
     chosen: dict[str, None] = {}
     for text in texts:
         if isinstance(text, str) and text not in chosen:

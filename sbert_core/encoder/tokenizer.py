@@ -1,7 +1,7 @@
 """Text -> token ids.
 
 In:  valid texts (see sbert_core.text) with their prompt already in front.
-Out: Tokens: ids cut to the model's length, special tokens included, and what the cut lost.
+Out: Tokens: ids truncated to the model's length, special tokens included, and how many were lost.
 """
 
 import json
@@ -15,24 +15,32 @@ from transformers import PreTrainedTokenizerBase
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Token ids of one text."""
+    """Token ids of one text.
+
+    num_lost: tokens that truncation removed. num_unknown: tokens outside the vocabulary.
+    reason: why the text could not be tokenised; then `ids` is empty.
+    """
 
     ids: np.ndarray
     num_lost: int = 0
     num_unknown: int = 0
-    reason: str | None = None  # why there are none
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPlaces:
-    """Of each token of a whole text, special tokens left out: its characters and its word."""
+class TokenSpans:
+    """Characters and word number of each token of an untruncated text, without special tokens."""
 
     spans: list[tuple[int, int]]
     words: list[int | None]
 
 
 class TextTokenizer:
-    """A fast tokenizer of its own, so that nobody else's padding or truncation changes ours."""
+    """A copy of a fast tokenizer, so that padding or truncation set elsewhere has no effect.
+
+    max_length: tokens of a text, special tokens included. vocab_size: rows of the embedding.
+    lower_case: lower-case texts first, as older sentence-transformers folders request.
+    """
 
     def __init__(
         self,
@@ -44,7 +52,7 @@ class TextTokenizer:
     ) -> None:
         self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         if lower_case:
-            self._fast.normalizer = _lowered(self._fast.normalizer)
+            self._fast.normalizer = _lower_case_first(self._fast.normalizer)
         self._fast.no_padding()
         self._fast.no_truncation()
         self.identity = json.loads(self._fast.to_str())
@@ -64,7 +72,10 @@ class TextTokenizer:
         self.pad_id = tokenizer.pad_token_id or 0
 
     def __call__(self, texts: list[str]) -> list[Tokens]:
-        """Tokens of each text, in order. Runs in Rust on all cores and releases the GIL."""
+        """Tokens of each text, in order. Runs in Rust on all cores and releases the GIL.
+
+        A text the tokenizer fails on has a reason instead of ids; the others are not affected.
+        """
         try:
             return [self._tokens(encoding) for encoding in self._fast.encode_batch_fast(texts)]
         except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more precise
@@ -83,20 +94,20 @@ class TextTokenizer:
             num_unknown=int(np.count_nonzero(ids == self.unknown_id)),
         )
 
-    def places(self, text: str) -> TokenPlaces:
-        """Where the tokens of a text of any length stand in it."""
+    def token_spans(self, text: str) -> TokenSpans:
+        """Characters and words of the tokens of a text of any length."""
         encoding = self._whole.encode(text, add_special_tokens=False)
-        return TokenPlaces(encoding.offsets, encoding.word_ids)
+        return TokenSpans(encoding.offsets, encoding.word_ids)
 
     def num_prompt_tokens(self, prompt: str) -> int:
-        """Leading tokens that belong to the prompt, the opening special token included."""
+        """Number of leading tokens of the prompt, the opening special token included."""
         if not prompt:
             return 0
         ids = self._fast.encode(prompt).ids
         return len(ids) - (ids[-1] in self.special_ids)
 
 
-def _lowered(normalizer: object) -> Sequence:
+def _lower_case_first(normalizer: object) -> Sequence:
     """The normalizer with lower-casing in front, as sentence-transformers does it."""
     if normalizer is None:
         return Sequence([Lowercase()])

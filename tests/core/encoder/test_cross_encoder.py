@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
-from support.embedding import sentences
+from support.texts import sentences
 
 from sbert_core.encoder.cross_encoder import CrossEncoder
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.encoders import WORDS
 
+from sbert_core.choices import LongTexts
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.chunking import Long
-from sbert_core.encoder.documents import Documents, encoded_documents
+from sbert_core.encoder.documents import DocumentVectors, encode_documents
 
 COLUMNS = (
     "vectors",
@@ -36,7 +36,7 @@ def random_documents(rng: random.Random) -> list[object]:
     return [rng.choice(kinds)() for _ in range(rng.randint(0, 6))]
 
 
-def assert_shapes(found: Documents, dim: int) -> None:
+def assert_shapes(found: DocumentVectors, dim: int) -> None:
     num_rows = len(found.document)
     assert found.vectors.shape == (num_rows, dim)
     assert found.vectors.dtype == np.float32
@@ -46,13 +46,13 @@ def assert_shapes(found: Documents, dim: int) -> None:
         assert column.dtype == np.int64, name
 
 
-@pytest.mark.parametrize("long", list(Long))
+@pytest.mark.parametrize("long", list(LongTexts))
 @pytest.mark.parametrize("seed", range(25))
 def test_encoded_documents_of_any_number_equal_each_on_its_own(long, seed, encoder):
     texts = random_documents(random.Random(seed))
-    found = encoded_documents(encoder, texts, long=long)
+    found = encode_documents(encoder, texts, long=long)
     assert_shapes(found, encoder.dim)
-    alone = [encoded_documents(encoder, [text], long=long) for text in texts]
+    alone = [encode_documents(encoder, [text], long=long) for text in texts]
     assert found.reasons == {n: one.reasons[0] for n, one in enumerate(alone) if one.reasons}
     assert found.document.tolist() == [n for n, one in enumerate(alone) for _ in one.document]
     for name in COLUMNS:
@@ -62,10 +62,10 @@ def test_encoded_documents_of_any_number_equal_each_on_its_own(long, seed, encod
         ), name
 
 
-@pytest.mark.parametrize("long", list(Long))
+@pytest.mark.parametrize("long", list(LongTexts))
 @pytest.mark.parametrize("texts", [[], [None], ["", None, " "]])
 def test_encoded_documents_without_a_valid_one_are_no_rows(long, texts, encoder):
-    found = encoded_documents(encoder, texts, long=long)
+    found = encode_documents(encoder, texts, long=long)
     assert_shapes(found, encoder.dim)
     assert len(found.document) == 0
     assert sorted(found.reasons) == list(range(len(texts)))

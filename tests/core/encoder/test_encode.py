@@ -12,7 +12,7 @@ import torch
 from support.encoders import tiny_tokenizer
 from tokenizers import Tokenizer
 
-from sbert_core.encoder import Encoded, Encoder, TextStatus
+from sbert_core.encoder import Encoder, EncodeResult, TextStatus
 
 
 def test_any_iterable_of_texts_will_do_but_a_bare_string(bert_folder):
@@ -124,20 +124,20 @@ def test_next_window_is_tokenised_while_the_model_works(bert_folder, texts, monk
     monkeypatch.setattr("sbert_core.encoder.encode.WINDOW_TEXTS", 20)
     encoder = Encoder.load(bert_folder, threads=1)
     second_window = threading.Event()
-    tokens_of, vectors_of, windows = encoder.tokens_of, encoder.vectors_of, []
+    tokenize, encode_batch, windows = encoder.tokenize, encoder.encode_batch, []
 
-    def noted_tokens_of(window):
+    def noted_tokenize(window):
         windows.append(len(window))
         if windows.count(20) == 2:
             second_window.set()
-        return tokens_of(window)
+        return tokenize(window)
 
-    def waiting_vectors_of(*arguments):
+    def waiting_encode_batch(*arguments):
         assert second_window.wait(timeout=20), "the model had to wait for the tokenizer"
-        return vectors_of(*arguments)
+        return encode_batch(*arguments)
 
-    monkeypatch.setattr(encoder, "tokens_of", noted_tokens_of)
-    monkeypatch.setattr(encoder, "vectors_of", waiting_vectors_of)
+    monkeypatch.setattr(encoder, "tokenize", noted_tokenize)
+    monkeypatch.setattr(encoder, "encode_batch", waiting_encode_batch)
     assert np.isfinite(encoder.encode(texts)).all()
 
 
@@ -199,7 +199,7 @@ def test_automatic_budget_is_one_of_those_tried_and_changes_no_bit(bert_folder, 
     assert encoder.token_budget in (512, 1024, 2048, 4096)
 
 
-NOTHING = Encoded(
+NOTHING = EncodeResult(
     vectors=np.empty((0, 32)),
     num_tokens=np.empty(0),
     num_lost_tokens=np.empty(0),
@@ -214,12 +214,12 @@ def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
     clock = {512: 4.0, 1024: 3.0, 2048: 1.0, 4096: 2.0}
     now = [0.0]
 
-    def encoded_texts(encoder, sample):
+    def encode_texts(encoder, sample):
         now[0] += clock[encoder.token_budget]
 
-    monkeypatch.setattr("sbert_core.encoder.probe.encoded_texts", encoded_texts)
+    monkeypatch.setattr("sbert_core.encoder.probe.encode_texts", encode_texts)
     monkeypatch.setattr("sbert_core.encoder.probe.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("sbert_core.encoder.encoder.encoded_texts", lambda *_, **__: NOTHING)
+    monkeypatch.setattr("sbert_core.encoder.encoder.encode_texts", lambda *_, **__: NOTHING)
     encoder.encode(texts)
     assert encoder.token_budget == 1024, "too few texts to tell"
     encoder.encode([f"{text} {number}" for number in range(20) for text in texts])

@@ -150,16 +150,16 @@ def test_every_ingredient_of_the_recipe_changes_it_and_not_the_space(bert_folder
 
 def test_default_prompt_is_part_of_the_recipe(bert_folder, encoder):
     parts = encoder._parts
-    layout = replace(parts.layout, prompts={"doc": "of "}, default_prompt_name="doc")
-    prompted = Encoder(replace(parts, layout=layout))
+    config = replace(parts.config, prompts={"doc": "of "}, default_prompt_name="doc")
+    prompted = Encoder(replace(parts, config=config))
     assert prompted.recipe() == encoder.recipe(prompt="of ") != encoder.recipe()
     assert prompted.recipe(prompt="") == encoder.recipe()
 
 
 def test_prompt_policy_changes_the_space(bert_folder, encoder):
     other = Encoder.load(bert_folder)
-    layout = replace(other._parts.layout, include_prompt=False)
-    changed = Encoder(replace(other._parts, layout=layout))
+    config = replace(other._parts.config, include_prompt=False)
+    changed = Encoder(replace(other._parts, config=config))
     assert changed.space() != encoder.space()
 
 

@@ -20,17 +20,17 @@ def test_fused_linear_matches_plain_torch(linear):
     fused, x, residual = FusedLinear(linear), torch.randn(70, 48), torch.randn(70, 96)
     plain = F.linear(x, linear.weight, linear.bias)
     torch.testing.assert_close(fused(x), plain)
-    torch.testing.assert_close(fused.added(x, residual), residual + plain)
+    torch.testing.assert_close(fused.with_residual(x, residual), residual + plain)
     for name in ("gelu", "gelu_new", "relu"):
-        torch.testing.assert_close(fused.activated(x, ACT2FN[name]), ACT2FN[name](plain))
+        torch.testing.assert_close(fused.with_activation(x, ACT2FN[name]), ACT2FN[name](plain))
 
 
 @torch.inference_mode()
 def test_fused_linear_row_has_the_same_bits_in_any_company(linear):
     fused, x = FusedLinear(linear), torch.randn(1024, 48)
-    every = fused.activated(x, ACT2FN["gelu"])
+    every = fused.with_activation(x, ACT2FN["gelu"])
     for num_rows in (2, 31, 64, 500, 1023):
-        assert torch.equal(fused.activated(x[:num_rows], ACT2FN["gelu"]), every[:num_rows])
+        assert torch.equal(fused.with_activation(x[:num_rows], ACT2FN["gelu"]), every[:num_rows])
 
 
 @pytest.mark.parametrize("is_fused", [False, True])
@@ -49,5 +49,7 @@ def test_fused_linear_follows_a_trained_weight(linear, is_fused):
 
 def test_fused_linear_under_autograd_has_gradients(linear):
     fused, x, residual = FusedLinear(linear), torch.randn(70, 48), torch.randn(70, 96)
-    fused.added(fused.activated(x, ACT2FN["gelu"]) @ torch.ones(96, 48), residual).sum().backward()
+    fused.with_residual(
+        fused.with_activation(x, ACT2FN["gelu"]) @ torch.ones(96, 48), residual
+    ).sum().backward()
     assert linear.weight.grad is not None

@@ -5,8 +5,8 @@ import pytest
 import torch
 from support.encoders import FLAT_FAMILIES, tiny_model
 
-from sbert_core.encoder.backbone import PaddedBackbone, backbone_for
-from sbert_core.encoder.batching import Batch, longest_first
+from sbert_core.encoder.backbone import PaddedBackbone, choose_backbone
+from sbert_core.encoder.batching import Batch, sort_longest_first
 
 PAD = 1
 
@@ -14,7 +14,7 @@ PAD = 1
 def batch_of(lengths, seed=0):
     rng = np.random.default_rng(seed)
     ids = [rng.integers(5, 150, length) for length in lengths]
-    order = longest_first(np.array(lengths))
+    order = sort_longest_first(np.array(lengths))
     return Batch.of(order, [ids[i] for i in order])
 
 
@@ -36,8 +36,8 @@ def gradients(model, backbone, batch):
 def test_gradients_without_dropout(family, lengths):
     model = tiny_model(family).eval()
     batch = batch_of(lengths)
-    flat = backbone_for(model, PAD, 64)
-    assert flat.path == "flat"
+    flat = choose_backbone(model, PAD, 64)
+    assert flat.layout == "flat"
     mine = gradients(model, flat, batch)
     theirs = gradients(model, PaddedBackbone(model, PAD), batch)
     assert mine[0] == pytest.approx(theirs[0], rel=1e-5)
@@ -50,7 +50,7 @@ def test_gradients_without_dropout(family, lengths):
 def test_dropout_acts_in_training_alone_and_follows_the_seed(family):
     model = tiny_model(family)
     batch = batch_of([12, 7, 7])
-    flat = backbone_for(model, PAD, 64)
+    flat = choose_backbone(model, PAD, 64)
 
     def states(seed):
         torch.manual_seed(seed)
@@ -73,7 +73,7 @@ def test_dropout_is_where_the_family_has_it():
         layer.attention.output.dropout.p = 1.0
         layer.output.dropout.p = 1.0
     model.embeddings.dropout.p = 0.0
-    flat, padded = backbone_for(model.eval(), PAD, 64), PaddedBackbone(model, PAD)
+    flat, padded = choose_backbone(model.eval(), PAD, 64), PaddedBackbone(model, PAD)
     model.train()
     mine = torch.cat([x.flatten() for _, x in flat.blocks(batch)])
     theirs = torch.cat([x.flatten() for _, x in padded.blocks(batch)])

@@ -13,7 +13,7 @@ from torch import nn
 
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.backbone import REENTRANT, is_reentrant
-from sbert_core.encoder.batching import BatchPath
+from sbert_core.encoder.batching import BatchLayout
 from sbert_core.encoder.cross_encoder import CrossEncoder
 
 LENGTH = 200
@@ -71,7 +71,7 @@ def test_batch_invariance_of_the_padded_path_is_not_claimed_even_if_a_trial_agre
     """A few texts agreed for Longformer, and others did not."""
     monkeypatch.setattr("sbert_core.encoder.encoder.is_batch_invariant", lambda *_: True)
     encoder = Encoder.load(folder_of(family), threads=1)
-    assert encoder.path is BatchPath.PADDED
+    assert encoder.layout is BatchLayout.PADDED
     assert not encoder.batch_invariant
 
 
@@ -166,7 +166,7 @@ def test_forward_of_a_known_family_leaves_no_trace_in_the_model(family, folder_o
     assert is_reentrant(model)
     before = state_of(model)
     for text in ("the", long_texts[0], " ".join(long_texts)):
-        ids = torch.from_numpy(encoder.tokens_of([text])[0].ids)[None]
+        ids = torch.from_numpy(encoder.tokenize([text])[0].ids)[None]
         with torch.inference_mode():
             model(input_ids=ids, attention_mask=torch.ones_like(ids))
     assert state_of(model) == before

@@ -5,7 +5,8 @@ import pytest
 import torch
 from support.references import POOLING_REFERENCES
 
-from sbert_core.encoder.pooling import Pooling, pool
+from sbert_core.choices import Pooling
+from sbert_core.encoder.pooling import pool
 
 
 @pytest.mark.parametrize("num_skipped", [0, 2])
