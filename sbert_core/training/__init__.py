@@ -1,1 +1,1 @@
-"""Labelled text -> a better encoder: examples, objectives, the order of rows, the loop."""
+"""Labelled text -> a fine-tuned encoder: examples, losses, the order of rows, the loop."""

@@ -1,10 +1,11 @@
-"""A base model -> what is to be trained, seeded.
+"""A base model -> the encoder before its first training step.
 
-In:  a folder of an encoder, and what the user wants on top of it.
-Out: Parts with the wanted pooling and projection; or a refusal of models that are no encoders.
+In:  the folder of an encoder, and the pooling and projection the user wants.
+Out: ModelParts with that pooling and a seeded projection; or only its dimension.
+Gives up: decoders, which are refused.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,29 +15,80 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from sbert_core.encoder.checkpoint import Parts, has_modules, read_parts
+from sbert_core.choices import Pooling
+from sbert_core.encoder import Encoder
+from sbert_core.encoder.checkpoint import ModelParts, has_modules, read_parts
 from sbert_core.encoder.head import Dense, Normalize
-from sbert_core.encoder.pooling import Pooling
-from sbert_core.encoder.untrusted import not_loading, read_config
+from sbert_core.encoder.limits import output_dim, resolve_dim, resolve_max_length
+from sbert_core.encoder.pretrained import read_skeleton
+from sbert_core.encoder.tokenizer import TextTokenizer
+from sbert_core.encoder.untrusted import load_error, read_config
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spiece.model")
 TANH = "torch.nn.modules.activation.Tanh"
 
 
-def starting_parts(
+@dataclass(frozen=True, slots=True)
+class BaseModelInfo:
+    """dim: length of a vector. has_unit_vectors: whether the folder normalises them."""
+
+    dim: int
+    has_unit_vectors: bool
+
+
+def load_base_model(
     folder: Path, pooling: str | None, dense: int | None, seed: int, *, with_lengths: bool = False
-) -> Parts:
-    """The base model under another pooling or with a new projection, if asked for.
+) -> ModelParts:
+    """The base model with another pooling, or with a new projection to `dense` dimensions.
 
     with_lengths: vectors keep their lengths even if the base makes unit vectors. A softmax head
-    that sees numbers of 1/sqrt(dim) learns by turning the vectors instead: from all-MiniLM-L6-v2,
+    that gets numbers of 1/sqrt(dim) learns by turning the vectors instead: from all-MiniLM-L6-v2,
     4,000 rows of NLI end at 48.8 on STSb dev with unit vectors and at 85.8 without.
+    Raises ValueError for a decoder, a broken folder, and `pooling` in front of a projection.
     """
     refuse_decoders(folder)
-    parts = read_parts(folder, None)
-    layout = parts.layout
+    parts = _adapt(read_parts(folder, None), folder, pooling, dense, seed)
+    if with_lengths:
+        kept = nn.ModuleList(m for m in parts.head if not isinstance(m, Normalize))
+        parts = replace(parts, head=kept)
+    return parts
+
+
+def inspect_base_model(
+    folder: Path, pooling: str | None, dense: int | None, max_length: int | None = None
+) -> BaseModelInfo:
+    """What `load_base_model` and `Encoder` would make, from configuration and tokenizer alone.
+
+    Raises what they raise. Weights are loaded only where the headers of their files do not have
+    the names and shapes of the model: older checkpoints, which are converted on loading, and broken
+    ones, whose errors only the loading shows.
+    """
+    refuse_decoders(folder)
+    try:
+        skeleton = read_parts(folder, None, read_skeleton)
+    except Exception:  # noqa: BLE001 - whatever it is, loading finds it again and names it
+        parts = load_base_model(folder, pooling, dense, 0)
+        dim = Encoder(parts, max_length=max_length).dim
+    else:
+        parts = _adapt(skeleton, folder, pooling, dense, 0)
+        TextTokenizer(
+            parts.tokenizer,
+            max_length=resolve_max_length(parts, max_length),
+            vocab_size=parts.model.config.vocab_size,
+            lower_case=parts.config.lower_case,
+        )
+        dim = output_dim(parts)
+        dim = resolve_dim(parts.config.truncate_dim, None, dim) or dim
+    return BaseModelInfo(dim, any(isinstance(module, Normalize) for module in parts.head))
+
+
+def _adapt(
+    parts: ModelParts, folder: Path, pooling: str | None, dense: int | None, seed: int
+) -> ModelParts:
+    """The parts with another pooling, or with a projection in front of their normalisation."""
+    config = parts.config
     if pooling is not None:
-        layout = replace(layout, pooling=(Pooling(pooling),))
+        config = replace(config, pooling=(Pooling(pooling),))
     head = [module for module in parts.head if not isinstance(module, Normalize)]
     tail = [module for module in parts.head if isinstance(module, Normalize)]
     if pooling is not None and any(isinstance(module, Dense) for module in head):
@@ -47,16 +99,19 @@ def starting_parts(
     if dense is not None:
         torch.manual_seed(seed)
         widths = [module.linear.out_features for module in head if isinstance(module, Dense)]
-        width = widths[-1] if widths else parts.model.config.hidden_size * len(layout.pooling)
+        width = widths[-1] if widths else parts.model.config.hidden_size * len(config.pooling)
         head.append(Dense(nn.Linear(width, dense), TANH))
-    modules = nn.ModuleList([*head, *([] if with_lengths else tail[-1:])])
-    return Parts(layout, parts.model, parts.tokenizer, modules)
+    modules = nn.ModuleList([*head, *tail[-1:]])
+    return ModelParts(config, parts.model, parts.tokenizer, modules)
 
 
 def refuse_decoders(folder: Path) -> None:
-    """A decoder sees only what stands before a token; this system trains encoders."""
+    """Raise ValueError unless the folder holds an encoder and a tokenizer.
+
+    In a decoder a token sees only the tokens before it; this system trains encoders.
+    """
     if has_modules(folder) and not (folder / "config.json").is_file():
-        return  # an encoder in a folder of its own, checked when it is read
+        return  # the encoder is in a subfolder, checked when it is read
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} holds no model (no config.json); name an encoder's folder")
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
@@ -65,7 +120,7 @@ def refuse_decoders(folder: Path) -> None:
         )
     try:
         kind = read_config(folder).model_type
-    except Exception as error:  # noqa: BLE001 - of any library, in any words
-        raise not_loading(folder, error) from error
+    except Exception as error:  # noqa: BLE001 - libraries raise anything on a broken folder
+        raise load_error(folder, error) from error
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         raise ValueError(f"{folder} is a decoder ({kind}); use an encoder such as BERT or RoBERTa")

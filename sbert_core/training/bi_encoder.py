@@ -7,40 +7,44 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert_core.choices import ObjectiveName
 from sbert_core.encoder import Encoder
-from sbert_core.training.batch import Examples, TextBatch, token_keys
-from sbert_core.training.distributed import World
+from sbert_core.training.batch import TextBatch, TokenizedExamples, token_keys
+from sbert_core.training.distributed import ProcessGroup
 from sbert_core.training.learner import Learner
 from sbert_core.training.losses import Objective
 
 
-class Siamese(Learner):
+class BiEncoderLearner(Learner):
     """An encoder and an objective: batches -> losses.
 
     head: the classifier of the softmax objective; it is trained with the encoder.
+    group: the ranks, whose rows a joint objective compares.
     """
 
     def __init__(
-        self, encoder: Encoder, objective: Objective, head: nn.Module | None, world: World
+        self, encoder: Encoder, objective: Objective, head: nn.Module | None, group: ProcessGroup
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.objective = objective
-        self.world = world
+        self.group = group
         self.network = encoder.network
         self.head = head
         self.is_joint = objective.is_joint
         for name, weight in self.network.named_parameters():
-            weight.requires_grad_("model.pooler." not in f"model.{name}")  # makes no vector
+            # BERT's pooler does not contribute to any vector.
+            weight.requires_grad_("model.pooler." not in f"model.{name}")
 
     @property
-    def words(self) -> nn.Embedding:
-        return self.encoder.word_embedding
+    def token_embedding(self) -> nn.Embedding:
+        """The embedding of token ids."""
+        return self.encoder.token_embedding
 
     def forward(self, batch: TextBatch) -> Tensor:
         """One loss per own row, or the joint loss of the rows of all ranks."""
         vectors = self.encoder.forward(batch.texts)
-        in_order = vectors[torch.from_numpy(batch.place).to(vectors.device)]
+        in_order = vectors[torch.from_numpy(batch.position).to(vectors.device)]
         roles = list(in_order.chunk(batch.num_roles))
         labels = None
         if batch.labels is not None:
@@ -48,16 +52,18 @@ class Siamese(Learner):
         if not self.is_joint:
             return self.objective(roles, labels, self.head)
         own = slice(batch.num_own)
-        everyone = [self.world.all_rows(role[own], batch.num_rows) for role in roles]
+        all_roles = [self.group.gather_rows(role[own], batch.num_rows) for role in roles]
         if labels is not None:
-            labels = self.world.all_rows(labels[own], batch.num_rows)
-        # A rank without rows of its own still takes part in the backward pass.
-        return self.objective(everyone, labels, self.head) + 0.0 * vectors.sum()
+            labels = self.group.gather_rows(labels[own], batch.num_rows)
+        # A rank without rows still takes part in the backward pass.
+        return self.objective(all_roles, labels, self.head) + 0.0 * vectors.sum()
 
-    def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> TextBatch:
+    def batch(self, examples: TokenizedExamples, rank: int, num_rows: list[int]) -> TextBatch:
+        """All texts of all roles in one flat batch."""
         return TextBatch.of(examples, rank, num_rows)
 
-    def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
-        """Token ids of rows, given role by role; for ranking, what tells equal texts too."""
-        ids = [[t.ids for t in self.encoder.tokens_of(role)] for role in texts]
-        return Examples(ids, token_keys(ids) if self.objective.name == "ranking" else labels)
+    def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> TokenizedExamples:
+        """Token ids of rows; the labels of ranking are keys by which equal texts are found."""
+        ids = [[t.ids for t in self.encoder.tokenize(role)] for role in texts]
+        is_ranking = self.objective.name == ObjectiveName.RANKING
+        return TokenizedExamples(ids, token_keys(ids) if is_ranking else labels)

@@ -1,6 +1,8 @@
 """A cross-encoder as a learner: pairs of texts -> losses.
 
 One output learns a score in 0..1, several learn classes.
+
+Shapes: B pairs, C outputs.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert_core.encoder.cross_encoder import CrossEncoder, PairTokens
-from sbert_core.training.batch import Examples, StepBatch
+from sbert_core.training.batch import StepBatch, TokenizedExamples
 from sbert_core.training.learner import Learner
 
 
@@ -24,11 +26,12 @@ class PairBatch(StepBatch):
 
     @property
     def token_ids(self) -> np.ndarray:
+        """Token ids of all pairs, end to end."""
         return np.concatenate([pair.ids for pair in self.pairs])
 
 
-class Crossed(Learner):
-    """A cross-encoder and the loss its number of outputs calls for."""
+class CrossEncoderLearner(Learner):
+    """A cross-encoder and its loss: binary for one output, cross-entropy for several."""
 
     is_joint = False
 
@@ -38,8 +41,10 @@ class Crossed(Learner):
         self.network = encoder.model
 
     @property
-    def words(self) -> nn.Embedding:
-        return self.encoder.model.get_input_embeddings()
+    def token_embedding(self) -> nn.Embedding:
+        """The embedding of token ids."""
+        embedding: nn.Embedding = self.encoder.model.get_input_embeddings()
+        return embedding
 
     def forward(self, batch: PairBatch) -> Tensor:
         """One loss per pair: cross-entropy of its score, or of its class."""
@@ -51,12 +56,14 @@ class Crossed(Learner):
             )
         return F.cross_entropy(logits_BC, labels_B, reduction="none")
 
-    def batch(self, examples: Examples, rank: int, num_rows: list[int]) -> PairBatch:
+    def batch(self, examples: TokenizedExamples, rank: int, num_rows: list[int]) -> PairBatch:
+        """Pairs of this rank; their two "roles" are token ids and the text each belongs to."""
         assert examples.labels is not None
-        ids, kinds = examples.ids
-        pairs = [PairTokens(*pair) for pair in zip(ids, kinds, strict=True)]
+        ids, type_ids = examples.ids
+        pairs = [PairTokens(*pair) for pair in zip(ids, type_ids, strict=True)]
         return PairBatch(pairs=pairs, labels=examples.labels, rank=rank, num_rows=num_rows)
 
-    def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> Examples:
-        tokens = self.encoder.tokens_of(list(zip(texts[0], texts[1], strict=True)))
-        return Examples([[t.ids for t in tokens], [t.kinds for t in tokens]], labels)
+    def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> TokenizedExamples:
+        """Token ids and type ids of the pairs."""
+        tokens = self.encoder.tokenize(list(zip(texts[0], texts[1], strict=True)))
+        return TokenizedExamples([[t.ids for t in tokens], [t.type_ids for t in tokens]], labels)

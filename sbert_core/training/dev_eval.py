@@ -1,36 +1,38 @@
-"""A half-trained model -> one number on rows it does not learn from. Larger is better."""
+"""A model in training -> its score on held-out rows, in percent. Larger is better."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from sbert_core.choices import ExampleFormat
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.correlation import spearman
 from sbert_core.evaluation.pair_classification import class_accuracy, triplet_accuracy
 from sbert_core.evaluation.similarity import cosines, euclidean
-from sbert_core.training.examples import ExampleFormat, text_keys
-from sbert_core.training.hard_negatives import Answers
+from sbert_core.training.examples import text_keys
+from sbert_core.training.hard_negatives import KnownAnswers
 from sbert_core.training.losses import SoftmaxHead
 
 QUERY_BLOCK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class DevRows:
-    """Rows to judge by: texts role by role, and labels as the format has them."""
+class DevSet:
+    """Held-out rows: texts role by role, and labels if the format has them."""
 
     kind: ExampleFormat
     texts: list[list[str]]
     labels: np.ndarray | None
 
     @property
-    def identity(self) -> list:
-        """What a fingerprint is made of; arrays as lists, since a printed array is cut short."""
+    def identity(self) -> list[object]:
+        """The contents for a digest; arrays as lists, since a printed array is cut short."""
         return [self.kind, self.texts, None if self.labels is None else self.labels.tolist()]
 
     @property
     def measure(self) -> str:
+        """Name of the score."""
         return {
             ExampleFormat.SCORED: "spearman",
             ExampleFormat.PAIRS: "accuracy",
@@ -39,8 +41,8 @@ class DevRows:
         }[self.kind]
 
 
-def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevRows) -> float:
-    """x 100, on vectors as the folder gives them."""
+def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevSet) -> float:
+    """Dev score in percent, on unnormalised vectors. `head` classifies rows of pairs."""
     vectors = [encoder.encode(role, normalize=False) for role in rows.texts]
     match rows.kind:
         case ExampleFormat.SCORED:
@@ -48,7 +50,7 @@ def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevRows) -> floa
             return spearman(cosines(vectors[0], vectors[1]), rows.labels)
         case ExampleFormat.PAIRS:
             assert rows.labels is not None and head is not None
-            return class_accuracy(head.predicted(vectors[0], vectors[1]), rows.labels)
+            return class_accuracy(head.predict(vectors[0], vectors[1]), rows.labels)
         case ExampleFormat.TRIPLETS:
             anchor, positive, negative = vectors
             return triplet_accuracy(euclidean(anchor, positive), euclidean(anchor, negative))
@@ -57,21 +59,22 @@ def dev_score(encoder: Encoder, head: SoftmaxHead | None, rows: DevRows) -> floa
 
 
 def _first_answer_accuracy(texts: list[list[str]], vectors: list[np.ndarray]) -> float:
-    """Share of queries whose closest answer among all is one of theirs."""
-    queries, found = text_keys(texts[0]), text_keys(texts[1])
-    answers = Answers(queries, found)
+    """Percentage of queries whose closest text, among the answers of all rows, answers them."""
+    queries, candidates = text_keys(texts[0]), text_keys(texts[1])
+    answers = KnownAnswers(queries, candidates)
     units = [v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in vectors[:2]]
     hits = []
     for first in range(0, len(queries), QUERY_BLOCK):
         block = slice(first, first + QUERY_BLOCK)
         best = np.argmax(units[0][block] @ units[1].T, axis=1)
-        hits.append(np.diagonal(answers.contain(queries[block], found[best])))
+        hits.append(np.diagonal(answers.contains(queries[block], candidates[best])))
     return 100 * float(np.mean(np.concatenate(hits)))
 
 
-def cross_dev_score(encoder: CrossEncoder, rows: DevRows) -> float:
+def cross_dev_score(encoder: CrossEncoder, rows: DevSet) -> float:
+    """Dev score of a cross-encoder in percent, on scored pairs or pairs with a class."""
     assert rows.labels is not None
-    found = encoder.predict(list(zip(rows.texts[0], rows.texts[1], strict=True)))
+    predicted = encoder.predict(list(zip(rows.texts[0], rows.texts[1], strict=True)))
     if rows.kind is ExampleFormat.SCORED:
-        return spearman(found, rows.labels)
-    return class_accuracy(found.argmax(1), rows.labels)
+        return spearman(predicted, rows.labels)
+    return class_accuracy(predicted.argmax(1), rows.labels)

@@ -1,4 +1,4 @@
-"""The ranks of a training run, as one of them sees the others."""
+"""Collective operations over the ranks of a training run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """This rank and how many there are; alone, nothing is sent."""
+class ProcessGroup:
+    """This process's rank and the number of ranks; with one rank nothing is sent."""
 
     rank: int = 0
     size: int = 1
 
-    def all_rows(self, own: Tensor, num_rows: Sequence[int]) -> Tensor:
-        """Rows of all ranks, by rank; only the own ones carry a gradient.
+    def gather_rows(self, own: Tensor, num_rows: Sequence[int]) -> Tensor:
+        """Rows of all ranks, in order of rank; only this rank's rows carry a gradient.
 
-        num_rows: of each rank. Every rank computes the same joint loss, so the gradient of its own
-        rows is whole: nobody else's pass over them is needed.
+        num_rows: of each rank. Every rank computes the same joint loss, so the gradient with
+        respect to its own rows is complete: no backward pass of another rank is needed.
         """
         if self.size == 1:
             return own
@@ -34,25 +34,25 @@ class World:
         return torch.cat(cut)
 
     def average_rows(self, gradient: Tensor, rows: Tensor) -> None:
-        """Average a gradient in place of which each rank has filled only a few rows.
+        """Average a row-sparse gradient over ranks, in place.
 
-        rows: the own ones, each once. A word embedding has 30,000 rows and a batch touches some
-        hundreds: to send all of them would be half of a small model's traffic.
+        rows: the rows this rank has filled, each once. A token embedding has 30,000 rows and a
+        batch touches some hundreds: sending all of them would be half of a small model's traffic.
         """
-        mine = gradient.index_select(0, rows)
+        own = gradient.index_select(0, rows)
         num_rows = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         num_rows[self.rank] = len(rows)
-        counts = self.total(num_rows).tolist()
-        every_row, every_value = self.all_rows(rows, counts), self.all_rows(mine, counts)
+        counts = self.sum_over_ranks(num_rows).tolist()
+        all_rows, all_values = self.gather_rows(rows, counts), self.gather_rows(own, counts)
         gradient.index_fill_(0, rows, 0.0)
         start = 0
         for count in counts:  # rank by rank: the same sums, bit for bit, on every rank
             part = slice(start, start + count)
-            gradient.index_add_(0, every_row[part], every_value[part] / self.size)
+            gradient.index_add_(0, all_rows[part], all_values[part] / self.size)
             start += count
 
-    def total(self, value: Tensor) -> Tensor:
-        """The sum over ranks of a value without a gradient."""
+    def sum_over_ranks(self, value: Tensor) -> Tensor:
+        """The sum over ranks of a value without a gradient; overwrites the value."""
         if self.size > 1:
             dist.all_reduce(value)
         return value

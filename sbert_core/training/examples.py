@@ -1,32 +1,22 @@
 """Labelled rows of any file -> examples in one normal form.
 
 In:  an Arrow table with texts and labels under names of the user's choice.
-Out: a table with the format's own column names; labels spelled one way, scores in 0..1. A row that
-     does not fit is an error that names it: a model learns from every row it is given.
+Out: a table with the column names of the format; labels spelled one way, scores in 0..1. A row that
+     does not fit raises a ValueError that names it: a model learns from every row it is given.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.corpus.parquet import content_hash, decoded
+from sbert_core.choices import ExampleFormat
+from sbert_core.corpus.parquet import content_hash, decode_texts
 from sbert_core.text import invalid_reason
 
-
-class ExampleFormat(StrEnum):
-    """What a row of training data says."""
-
-    PAIRS = "pairs"  # two texts and a class
-    SCORED = "scored"  # two texts and how similar they are
-    TRIPLETS = "triplets"  # an anchor, a text closer to it and one farther away
-    RANKING = "ranking"  # a query, its answer, and texts that are no answer
-
-
-# The columns of each format; the first names are ours, the others are those of public data sets.
+# The text columns of each format; OTHER_NAMES are those of public data sets.
 TEXTS = {
     ExampleFormat.PAIRS: ("text_a", "text_b"),
     ExampleFormat.SCORED: ("text_a", "text_b"),
@@ -40,7 +30,7 @@ NEGATIVE = "negative_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleColumns:
-    """Where a file keeps the texts and the label of an example."""
+    """Names of the columns with the texts and the label of an example."""
 
     texts: tuple[str, ...]
     label: str | None
@@ -50,8 +40,9 @@ class ExampleColumns:
 class LabelRules:
     """How labels are read.
 
-    classes: the only ones there are, in their order; found in the data if empty.
+    classes: all allowed classes, in order; taken from the data if empty.
     skipped: classes whose rows are left out.
+    low, high: the range of scores.
     """
 
     classes: tuple[str, ...] = ()
@@ -60,10 +51,13 @@ class LabelRules:
     high: float = 1.0
 
 
-def columns_of(
+def find_example_columns(
     names: Sequence[str], kind: ExampleFormat, given: Sequence[str], file: str
 ) -> ExampleColumns:
-    """The columns that were named, or those under a usual name."""
+    """The columns the user named (`given`), or those under a usual name.
+
+    names: all columns of the file. Raises ValueError if there are none that fit the format.
+    """
     label = LABELS.get(kind)
     if given:
         missing = [name for name in given if name not in names]
@@ -86,19 +80,24 @@ def columns_of(
     )
 
 
-def text_names(kind: ExampleFormat, num_texts: int) -> tuple[str, ...]:
-    """Our names of an example's texts."""
+def example_text_names(kind: ExampleFormat, num_texts: int) -> tuple[str, ...]:
+    """Names of an example's text columns in shards; negatives are numbered from 1."""
     names = TEXTS[kind]
     return (*names, *(f"{NEGATIVE}{n}" for n in range(1, num_texts - len(names) + 1)))
 
 
-def examples_of(
+def normalize_examples(
     table: pa.Table, kind: ExampleFormat, columns: ExampleColumns, rules: LabelRules, file: str
 ) -> pa.Table:
-    """Rows under our names, checked; `label` holds classes by name or scores in 0..1."""
+    """Rows under the names of the shards; `label` holds classes by name or scores in 0..1.
+
+    Raises ValueError for an invalid text, an unknown class or a score outside the range.
+    """
     fields: dict[str, object] = {}
-    for name, source in zip(text_names(kind, len(columns.texts)), columns.texts, strict=True):
-        texts = decoded(table[source])
+    for name, source in zip(
+        example_text_names(kind, len(columns.texts)), columns.texts, strict=True
+    ):
+        texts = decode_texts(table[source])
         for row, text in enumerate(texts):
             if reason := invalid_reason(text):
                 raise ValueError(
@@ -108,7 +107,7 @@ def examples_of(
         fields[name] = pa.array(texts, pa.string())
     if columns.label is not None:
         values = table[columns.label].to_pylist()
-        spell = _class_name if kind is ExampleFormat.PAIRS else _score
+        spell = _check_class if kind is ExampleFormat.PAIRS else _check_score
         labels = [spell(value, rules, row, file) for row, value in enumerate(values)]
         fields["label"] = pa.array(labels)
     fields["row"] = np.arange(table.num_rows)
@@ -121,7 +120,7 @@ def class_name(value: object) -> str:
     return str(int(value) if whole else value).strip().casefold()  # type: ignore[call-overload]
 
 
-def _class_name(value: object, rules: LabelRules, row: int, file: str) -> str:
+def _check_class(value: object, rules: LabelRules, row: int, file: str) -> str:
     name = class_name(value)
     known = (*rules.classes, *rules.skipped)
     if value is None or not name or (rules.classes and name not in known):
@@ -133,7 +132,7 @@ def _class_name(value: object, rules: LabelRules, row: int, file: str) -> str:
     return name
 
 
-def _score(value: object, rules: LabelRules, row: int, file: str) -> float:
+def _check_score(value: object, rules: LabelRules, row: int, file: str) -> float:
     try:
         number = float(str(value))
     except ValueError:
@@ -147,11 +146,11 @@ def _score(value: object, rules: LabelRules, row: int, file: str) -> float:
 
 
 def normal_form(text: str) -> str:
-    """Texts that differ in case and spacing alone have the same one."""
+    """The text without differences of case and spacing."""
     return " ".join(text.casefold().split())
 
 
 def text_keys(texts: Sequence[str]) -> np.ndarray:
-    """64 bits that name the normal form of each text."""
+    """64-bit hashes of the normal form of each text."""
     digests = b"".join(content_hash(normal_form(text))[:8] for text in texts)
     return np.frombuffer(digests, dtype="<u8")

@@ -1,8 +1,11 @@
-"""Step -> learning rate: linear warm-up, then linear decay to nothing, as in the paper."""
+"""Step -> learning rate: linear warm-up, then linear decay to zero, as in the paper."""
 
 
-def rate_share(step: int, num_steps: int, warmup: float) -> float:
-    """The share of the full rate at a step, counted from 0."""
+def learning_rate_factor(step: int, num_steps: int, warmup: float) -> float:
+    """The factor of the full learning rate at a step, counted from 0.
+
+    warmup: share of the steps in which the rate rises.
+    """
     num_warm = round(num_steps * warmup)
     if step < num_warm:
         return step / max(1, num_warm)

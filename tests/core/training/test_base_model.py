@@ -1,16 +1,20 @@
 """What training starts from."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from sbert_core.encoder import Encoder
-from sbert_core.training.base_model import starting_parts
+from sbert_core.training.base_model import BaseModelInfo, inspect_base_model, load_base_model
 
 TEXTS = ["the word of the time", "he was with a dog"]
 
 
 def vectors(folder, pooling=None, dense=None, **options):
-    parts = starting_parts(folder, pooling, dense, 0, **options)
+    parts = load_base_model(folder, pooling, dense, 0, **options)
     return Encoder(parts, threads=1).encode(TEXTS, normalize=False)
 
 
@@ -33,6 +37,49 @@ def test_a_projection_comes_before_unit_length(minilm_folder):
 
 
 def test_a_projection_stays_with_its_pooling(bert_folder, tmp_path):
-    Encoder(starting_parts(bert_folder, None, 8, 0)).save(tmp_path / "projected")
+    Encoder(load_base_model(bert_folder, None, 8, 0)).save(tmp_path / "projected")
     with pytest.raises(ValueError, match="name the plain encoder as --base"):
         vectors(tmp_path / "projected", pooling="cls")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "modernbert"])
+def test_inspected_base_equals_the_loaded_one(plain_encoder_folder, family, monkeypatch):
+    folder = plain_encoder_folder(family)
+    loaded = Encoder(load_base_model(folder, "cls", 8, 0), threads=1)
+    refuse = pytest.fail  # the configuration and the headers of the weights are enough
+    monkeypatch.setattr("sbert_core.training.base_model.load_base_model", refuse)
+    assert inspect_base_model(folder, "cls", 8) == BaseModelInfo(loaded.dim, False)
+    assert inspect_base_model(folder, None, None).dim == 32
+
+
+def test_inspected_base_has_the_projection_and_length_of_its_folder(bert_folder, tmp_path):
+    base = Encoder(load_base_model(bert_folder, None, 8, 0))
+    base.save(tmp_path / "projected")
+    assert inspect_base_model(tmp_path / "projected", None, None).dim == 8
+    assert inspect_base_model(tmp_path / "projected", None, 4).dim == 4
+    with pytest.raises(ValueError, match="max_length 99"):
+        inspect_base_model(tmp_path / "projected", None, None, max_length=99)
+
+
+def test_inspected_base_that_normalises_is_recognised(minilm_folder):
+    assert inspect_base_model(minilm_folder, None, None) == BaseModelInfo(384, True)
+
+
+@pytest.mark.parametrize("damage", ["weights", "tokenizer", "config", "name"])
+def test_inspecting_a_broken_base_raises_what_loading_does(bert_folder, tmp_path, damage):
+    folder = Path(shutil.copytree(bert_folder, tmp_path / "broken"))
+    if damage == "weights":
+        (folder / "model.safetensors").write_bytes(b"broken")
+    elif damage == "tokenizer":
+        (folder / "tokenizer.json").write_text("{}")
+    elif damage == "config":
+        (folder / "config.json").write_text('{"model_type": "bert", "hidden_size": 16}')
+    else:
+        weights = load_file(folder / "model.safetensors")
+        weights.pop("encoder.layer.1.output.dense.weight")
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError) as loading:
+        Encoder(load_base_model(folder, None, None, 0))
+    with pytest.raises(ValueError) as inspecting:
+        inspect_base_model(folder, None, None)
+    assert str(inspecting.value) == str(loading.value)

@@ -5,15 +5,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from sbert_core.choices import Distance
 from sbert_core.training.batch import token_keys
 from sbert_core.training.losses import (
     CONCATENATIONS,
     SCALE,
-    Distance,
     SoftmaxHead,
     distances,
-    features_of,
-    objective_of,
+    make_objective,
+    parse_features,
     ranking_loss,
     triplet_losses,
 )
@@ -112,7 +112,7 @@ def test_softmax_over_every_concatenation_of_the_paper(concat, dims):
         rows = log_softmax(seen @ weight[:, columns].T + bias)
         return -np.mean([rows[i, label] for i, label in enumerate(labels)])
 
-    objective = objective_of("softmax", dims=dims)
+    objective = make_objective("softmax", dims=dims)
     assert_equal_with_gradient(
         objective,
         [U, V],
@@ -126,7 +126,7 @@ def test_softmax_over_every_concatenation_of_the_paper(concat, dims):
 @pytest.mark.parametrize("name", ["cosine", "cosent"])
 def test_objectives_of_scored_pairs(name, dims):
     assert_equal_with_gradient(
-        objective_of(name, dims=dims),
+        make_objective(name, dims=dims),
         [U, V],
         lambda x: numpy_loss(name, x, SCORES, dims=dims),
         SCORES,
@@ -136,7 +136,7 @@ def test_objectives_of_scored_pairs(name, dims):
 @pytest.mark.parametrize("dims", [(), (3,)])
 @pytest.mark.parametrize("distance", list(Distance))
 def test_triplets_under_every_distance(distance, dims):
-    objective = objective_of("triplet", distance=distance, dims=dims, margin=0.7)
+    objective = make_objective("triplet", distance=distance, dims=dims, margin=0.7)
     assert_equal_with_gradient(
         objective,
         [U, V, W],
@@ -157,7 +157,7 @@ def test_ranking_with_and_without_hard_negatives_and_repeats(num_negatives, dims
     arrays = [U, V, W][: 2 + num_negatives]
     names = np.ascontiguousarray(names[:, : len(arrays)])
     assert_equal_with_gradient(
-        objective_of("ranking", dims=dims),
+        make_objective("ranking", dims=dims),
         arrays,
         lambda x: numpy_loss("ranking", x, names, dims=dims),
         names,
@@ -206,13 +206,13 @@ def test_equal_vectors_have_finite_gradients():
 
 def test_scores_without_an_order_give_no_cosent_loss():
     same = np.full(B, 0.5)
-    assert torch_loss(objective_of("cosent"), [torch.from_numpy(x) for x in (U, V)], same) == 0
+    assert torch_loss(make_objective("cosent"), [torch.from_numpy(x) for x in (U, V)], same) == 0
 
 
 @pytest.mark.parametrize("concat", ["u,w", "u,u", ""])
 def test_unknown_concatenations_are_refused(concat):
     with pytest.raises(ValueError, match="concat"):
-        features_of(concat)
+        parse_features(concat)
 
 
 def test_head_is_saved_with_its_classes(tmp_path):
@@ -222,4 +222,4 @@ def test_head_is_saved_with_its_classes(tmp_path):
     again, classes = SoftmaxHead.load(tmp_path / "head")
     u, v = U.astype(np.float32), V.astype(np.float32)
     assert classes == ["a", "b", "c"]
-    np.testing.assert_array_equal(again.predicted(u, v), head.predicted(u, v))
+    np.testing.assert_array_equal(again.predict(u, v), head.predict(u, v))

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbert_core.training.sampler import Order
-from sbert_core.training.schedule import rate_share
-from sbert_core.training.splits import dealt, first_of, is_dev, text_components
+from sbert_core.training.sampler import EpochSampler
+from sbert_core.training.schedule import learning_rate_factor
+from sbert_core.training.splits import balanced_shards, first_occurrences, is_dev, text_components
 
 ORDERS = st.builds(
     lambda rows, size, batch, seed: (rows, min(size, len(rows)), batch, seed),
@@ -19,7 +19,7 @@ ORDERS = st.builds(
 
 
 def order_of(rows, size, batch, seed):
-    return Order(shard_rows=tuple(rows), world_size=size, batch_size=batch, seed=seed)
+    return EpochSampler(shard_rows=tuple(rows), world_size=size, batch_size=batch, seed=seed)
 
 
 @settings(max_examples=80, deadline=None)
@@ -60,7 +60,7 @@ def test_fewer_rows_than_workers_are_refused():
 
 
 def test_rate_rises_and_falls_in_straight_lines():
-    rates = [rate_share(step, 100, 0.1) for step in range(100)]
+    rates = [learning_rate_factor(step, 100, 0.1) for step in range(100)]
     assert rates[0] == 0 and rates[10] == 1
     np.testing.assert_allclose(np.diff(rates[:11]), 0.1)
     np.testing.assert_allclose(np.diff(rates[10:]), -1 / 90)
@@ -103,12 +103,12 @@ def test_dev_shares_no_text_with_train_and_has_its_size():
 
 def test_repeats_name_their_first_row():
     keys = np.array([[1, 2], [3, 4], [1, 2], [2, 1], [3, 4]], "<u8")
-    assert first_of(keys).tolist() == [0, 1, 0, 3, 1]
+    assert first_occurrences(keys).tolist() == [0, 1, 0, 3, 1]
 
 
 def test_shards_have_equal_mass_and_every_row_once():
     lengths = np.random.default_rng(0).geometric(0.02, 5000)
-    shards = dealt(lengths, 16, seed=0)
+    shards = balanced_shards(lengths, 16, seed=0)
     assert sorted(np.concatenate(shards).tolist()) == list(range(5000))
     masses = [lengths[shard].sum() for shard in shards]
     assert max(masses) - min(masses) <= lengths.max()
