@@ -1,16 +1,29 @@
 """One model -> its scores on all benchmarks of a run."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
-from sbert_core.evaluation.correlation import Aggregate, aggregated, pearson, spearman
+from sbert_core.evaluation.benchmarks import (
+    Benchmark,
+    ClusterBenchmark,
+    FacetBenchmark,
+    NliBenchmark,
+    PairBenchmark,
+    RetrievalBenchmark,
+    Score,
+    StsBenchmark,
+    TransferBenchmark,
+    TripletBenchmark,
+)
+from sbert_core.evaluation.correlation import Correlation, aggregate_subsets, pearson, spearman
 from sbert_core.evaluation.duplicates import duplicate_scores
 from sbert_core.evaluation.facets import facet_scores
 from sbert_core.evaluation.pair_classification import class_accuracy, pair_scores, triplet_accuracy
@@ -23,52 +36,57 @@ from sbert_core.training.losses import SoftmaxHead
 QUERY_BLOCK = 256
 
 
+class ModelKind(StrEnum):
+    """What is scored: a trained model, or one of the baselines of the paper."""
+
+    MODEL = "model"
+    GLOVE = "glove"
+    TFIDF = "tfidf"
+    MEAN = "mean"
+    CLS = "cls"
+
+
 @dataclass(frozen=True, slots=True)
-class Score:
-    """One number. `is_main` marks the one a table shows for its data set."""
+class ModelSource:
+    """A model to score. `place`: its folder, or a file of word vectors; "" for tf-idf."""
 
-    task: str
-    data: str
-    measure: str
-    value: float
-    is_main: bool = False
+    kind: ModelKind
+    place: str
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
-    """A data set, read by the driver: its columns by role, and options of its task."""
-
-    task: str
-    data: str
-    columns: dict[str, Any]
-    options: dict[str, Any] = field(default_factory=dict)
+    @property
+    def head_folder(self) -> Path | None:
+        """Where a trained model keeps its softmax head; baselines have none."""
+        return Path(self.place) / "head" if self.kind is ModelKind.MODEL else None
 
 
-class VectorMaker(Protocol):
-    """Anything that gives vectors for texts."""
+class Embedder(Protocol):
+    """Turns texts into vectors."""
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray: ...
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """One vector per text."""
+        ...
 
 
-class FolderOutput:
-    """An encoder's vectors as its folder makes them, not forced to unit length."""
+class RawEncoder:
+    """An encoder's vectors as its last module makes them, not normalised."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """One vector per text."""
         return self.encoder.encode(texts, normalize=False)
 
     def encode_search(self, queries: list[str], documents: list[str]) -> np.ndarray:
-        """Queries behind the model's prompt for them, documents behind theirs."""
-        asked = self.encoder.encode(queries, prompt=self.encoder.query_prompt)
+        """Queries, then documents, each with the model's prompt for them; unit vectors."""
+        query_vectors = self.encoder.encode(queries, prompt=self.encoder.query_prompt)
         return np.vstack(
-            [asked, self.encoder.encode(documents, prompt=self.encoder.document_prompt)]
+            [query_vectors, self.encoder.encode(documents, prompt=self.encoder.document_prompt)]
         )
 
 
 class PairScorer:
-    """A cross-encoder: it scores pairs and has no vectors."""
+    """A cross-encoder, which scores pairs and has no vectors."""
 
     def __init__(self, encoder: CrossEncoder, place: str) -> None:
         if encoder.num_outputs > 1:
@@ -78,161 +96,175 @@ class PairScorer:
             )
         self.encoder = encoder
 
-    def scores(self, benchmark: Benchmark) -> np.ndarray:
-        pairs = zip(benchmark.columns["a"], benchmark.columns["b"], strict=True)
-        return self.encoder.predict(list(pairs))
+    def score(self, a: list[str], b: list[str]) -> np.ndarray:
+        """One similarity per pair."""
+        return self.encoder.predict(list(zip(a, b, strict=True)))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Raises ValueError: the task needs vectors."""
         raise ValueError("a cross-encoder has no vectors; evaluate it with --sts or --pairs alone")
 
 
-def judged(kind: str, place: str, benchmarks: list[Benchmark]) -> list[Score]:
-    """All scores of one model; `kind` says what stands at `place`."""
-    maker = _maker(kind, place)
-    head = Path(place) / "head"
+def score_model(source: ModelSource, benchmarks: Sequence[Benchmark]) -> list[Score]:
+    """All scores of one model, in the order of the benchmarks."""
+    embedder = load_embedder(source)
     return [
         score
         for benchmark in benchmarks
-        for score in TASKS[benchmark.task](benchmark, maker, head if kind == "model" else None)
+        for score in score_benchmark(benchmark, embedder, source.head_folder)
     ]
 
 
-def _maker(kind: str, place: str) -> VectorMaker:
-    match kind:
-        case "glove":
-            return WordAverage.load(Path(place))
-        case "tfidf":
+def load_embedder(source: ModelSource) -> Embedder:
+    """The model or baseline, loaded."""
+    match source.kind:
+        case ModelKind.GLOVE:
+            return WordAverage.load(Path(source.place))
+        case ModelKind.TFIDF:
             return TfIdf()
-        case "mean" | "cls":
-            return FolderOutput(Encoder.load(place, pooling=kind))
-    config = Path(place) / "config.json"
+        case ModelKind.MEAN | ModelKind.CLS:
+            return RawEncoder(Encoder.load(source.place, pooling=source.kind.value))
+    config = Path(source.place) / "config.json"
     if config.is_file() and "ForSequenceClassification" in config.read_text(encoding="utf-8"):
-        return PairScorer(CrossEncoder.load(place), place)
-    return FolderOutput(Encoder.load(place))
+        return PairScorer(CrossEncoder.load(source.place), source.place)
+    return RawEncoder(Encoder.load(source.place))
 
 
-def _pair_vectors(benchmark: Benchmark, maker: VectorMaker) -> tuple[np.ndarray, np.ndarray]:
+def score_benchmark(
+    benchmark: Benchmark, embedder: Embedder, head_folder: Path | None
+) -> Iterator[Score]:
+    """Scores of a model on one benchmark; none where the task needs a head and it has none."""
+    match benchmark:
+        case StsBenchmark():
+            return _score_sts(benchmark, embedder)
+        case NliBenchmark():
+            return _score_nli(benchmark, embedder, head_folder)
+        case TripletBenchmark():
+            return _score_triplets(benchmark, embedder)
+        case PairBenchmark():
+            return _score_pairs(benchmark, embedder)
+        case TransferBenchmark():
+            return _score_transfer(benchmark, embedder)
+        case RetrievalBenchmark():
+            return _score_retrieval(benchmark, embedder)
+        case ClusterBenchmark():
+            return _score_clusters(benchmark, embedder)
+        case FacetBenchmark():
+            return _score_facets(benchmark, embedder)
+    raise TypeError(f"{type(benchmark).__name__} has no scorer")
+
+
+def _encode_pairs(a: list[str], b: list[str], embedder: Embedder) -> tuple[np.ndarray, np.ndarray]:
     """Both sides in one call: tf-idf must see all texts, and repeats are encoded once."""
-    a, b = benchmark.columns["a"], benchmark.columns["b"]
-    vectors = maker.encode([*a, *b])
+    vectors = embedder.encode([*a, *b])
     return vectors[: len(a)], vectors[len(a) :]
 
 
-def _sts(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    score, subset = benchmark.columns["score"], benchmark.columns["subset"]
-    how = Aggregate(benchmark.options["aggregate"])
-    measures: tuple[tuple[str, Callable], ...] = (("spearman", spearman), ("pearson", pearson))
-    if isinstance(maker, PairScorer):
-        similarities = {"cosine": maker.scores(benchmark)}  # stands in the same row of the table
+def _score_sts(benchmark: StsBenchmark, embedder: Embedder) -> Iterator[Score]:
+    measures: tuple[tuple[str, Correlation], ...] = (("spearman", spearman), ("pearson", pearson))
+    if isinstance(embedder, PairScorer):
+        # Under the same name, so that it stands in the same row of the table.
+        similarities = {"cosine": embedder.score(benchmark.a, benchmark.b)}
     else:
-        a, b = _pair_vectors(benchmark, maker)
-        similarities = {name: measured(a, b) for name, measured in SIMILARITIES.items()}
+        a, b = _encode_pairs(benchmark.a, benchmark.b, embedder)
+        similarities = {name: measure(a, b) for name, measure in SIMILARITIES.items()}
     for similarity, values in similarities.items():
-        for name, measure in measures:
-            number = aggregated(measure, values, score, subset, how)
+        for name, correlation in measures:
+            value = aggregate_subsets(
+                correlation, values, benchmark.similarity, benchmark.subset, benchmark.aggregate
+            )
             is_main = (similarity, name) == ("cosine", "spearman")
-            yield Score("sts", benchmark.data, f"{name}_{similarity}", number, is_main)
+            yield benchmark.score(f"{name}_{similarity}", value, is_main=is_main)
 
 
-def _nli(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    if head is None:  # a baseline has no classifier
+def _score_nli(
+    benchmark: NliBenchmark, embedder: Embedder, head_folder: Path | None
+) -> Iterator[Score]:
+    if head_folder is None:
         return
-    classifier, classes = SoftmaxHead.load(head)
-    a, b = _pair_vectors(benchmark, maker)
-    place = {name: number for number, name in enumerate(classes)}
-    labels = [class_name(label) for label in benchmark.columns["label"]]
-    if unknown := sorted(set(labels) - set(place)):
+    classifier, classes = SoftmaxHead.load(head_folder)
+    a, b = _encode_pairs(benchmark.a, benchmark.b, embedder)
+    number_of = {name: number for number, name in enumerate(classes)}
+    labels = [class_name(label) for label in benchmark.label]
+    if unknown := sorted(set(labels) - set(number_of)):
         raise ValueError(
             f"{benchmark.data} has label {unknown[0]!r}, the head knows: {', '.join(classes)}"
         )
-    truth = np.array([place[label] for label in labels])
-    value = class_accuracy(classifier.predicted(a, b), truth)
-    yield Score("nli", benchmark.data, "accuracy", value, True)
+    truth = np.array([number_of[label] for label in labels])
+    value = class_accuracy(classifier.predict(a, b), truth)
+    yield benchmark.score("accuracy", value, is_main=True)
 
 
-def _triplets(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    roles = [benchmark.columns[name] for name in ("anchor", "positive", "negative")]
-    vectors = maker.encode([text for role in roles for text in role])
+def _score_triplets(benchmark: TripletBenchmark, embedder: Embedder) -> Iterator[Score]:
+    vectors = embedder.encode([*benchmark.anchor, *benchmark.positive, *benchmark.negative])
     anchor, positive, negative = np.split(vectors, 3)
-    for name, measured in SIMILARITIES.items():
-        value = triplet_accuracy(measured(anchor, positive), measured(anchor, negative))
-        yield Score("triplets", benchmark.data, f"accuracy_{name}", value, name == "cosine")
+    for name, similarity in SIMILARITIES.items():
+        value = triplet_accuracy(similarity(anchor, positive), similarity(anchor, negative))
+        yield benchmark.score(f"accuracy_{name}", value, is_main=name == "cosine")
 
 
-def _pairs(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    if isinstance(maker, PairScorer):
-        similarity = maker.scores(benchmark)
+def _score_pairs(benchmark: PairBenchmark, embedder: Embedder) -> Iterator[Score]:
+    if isinstance(embedder, PairScorer):
+        similarity = embedder.score(benchmark.a, benchmark.b)
     else:
-        similarity = cosines(*_pair_vectors(benchmark, maker))
-    found = pair_scores(similarity, benchmark.columns["label"])
-    for name in ("average_precision", "f1", "accuracy", "f1_threshold", "accuracy_threshold"):
-        is_main = name == "average_precision"
-        yield Score("pairs", benchmark.data, name, float(getattr(found, name)), is_main)
+        similarity = cosines(*_encode_pairs(benchmark.a, benchmark.b, embedder))
+    found = pair_scores(similarity, benchmark.is_match)
+    yield benchmark.score("average_precision", float(found.average_precision), is_main=True)
+    yield benchmark.score("f1", float(found.f1))
+    yield benchmark.score("accuracy", float(found.accuracy))
+    yield benchmark.score("f1_threshold", float(found.f1_threshold))
+    yield benchmark.score("accuracy_threshold", float(found.accuracy_threshold))
 
 
-def _transfer(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
+def _score_transfer(benchmark: TransferBenchmark, embedder: Embedder) -> Iterator[Score]:
     """A classifier over a text's vector; over |u-v| and u*v where a row has two texts."""
-    columns = benchmark.columns
-    if columns["b"] is None:
-        vectors = maker.encode(columns["a"])
+    if benchmark.b is None:
+        vectors = embedder.encode(benchmark.a)
     else:
-        u, v = _pair_vectors(benchmark, maker)
+        u, v = _encode_pairs(benchmark.a, benchmark.b, embedder)
         vectors = np.hstack([np.abs(u - v), u * v])
-    label, is_test = columns["label"], columns["is_test"]
+    label, is_test = benchmark.label, benchmark.is_test
     if is_test is None:
         value = ten_fold_accuracy(vectors, label)
     else:
         value = split_accuracy(
             vectors[~is_test], label[~is_test], vectors[is_test], label[is_test], seed=0
         )
-    yield Score("transfer", benchmark.data, "accuracy", value, True)
+    yield benchmark.score("accuracy", value, is_main=True)
 
 
-def _retrieval(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    columns = benchmark.columns
-    num_queries = len(columns["queries"])
-    if isinstance(maker, FolderOutput):
-        vectors = maker.encode_search(columns["queries"], columns["documents"])
+def _score_retrieval(benchmark: RetrievalBenchmark, embedder: Embedder) -> Iterator[Score]:
+    if isinstance(embedder, RawEncoder):
+        vectors = embedder.encode_search(benchmark.queries, benchmark.documents)
     else:
-        vectors = maker.encode([*columns["queries"], *columns["documents"]])
+        vectors = embedder.encode([*benchmark.queries, *benchmark.documents])
     norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     unit = (vectors / norms).astype(np.float32)
+    num_queries = len(benchmark.queries)
     queries, documents = unit[:num_queries], unit[num_queries:]
     depth = min(max(RECALLS), len(documents))
     ranked: list[list[int]] = []
     for first in range(0, num_queries, QUERY_BLOCK):
         cos = queries[first : first + QUERY_BLOCK] @ documents.T
         ranked += np.argsort(-cos, axis=1, kind="stable")[:, :depth].tolist()
-    for name, value in retrieval_scores(ranked, columns["relevant"]).items():
-        yield Score("retrieval", benchmark.data, name, value, name == "ndcg@10")
+    for name, value in retrieval_scores(ranked, benchmark.relevant).items():
+        yield benchmark.score(name, value, is_main=name == "ndcg@10")
 
 
-def _clusters(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    vectors = maker.encode(benchmark.columns["text"])
-    best, curve, groups = duplicate_scores(vectors, benchmark.columns["cluster"])
-    yield Score("clusters", benchmark.data, "pair_f1", best.f1, True)
-    for name in ("threshold", "precision", "recall"):
-        yield Score("clusters", benchmark.data, f"best_{name}", getattr(best, name))
-    yield Score("clusters", benchmark.data, "rand", groups.rand)
-    for scores in curve:
+def _score_clusters(benchmark: ClusterBenchmark, embedder: Embedder) -> Iterator[Score]:
+    found = duplicate_scores(embedder.encode(benchmark.text), benchmark.cluster)
+    yield benchmark.score("pair_f1", found.best.f1, is_main=True)
+    yield benchmark.score("best_threshold", found.best.threshold)
+    yield benchmark.score("best_precision", found.best.precision)
+    yield benchmark.score("best_recall", found.best.recall)
+    yield benchmark.score("rand", found.groups.rand)
+    for scores in found.curve:
         if scores.threshold >= 0.5 and round(scores.threshold * 100) % 5 == 0:
-            yield Score("clusters", benchmark.data, f"f1@{scores.threshold:.2f}", scores.f1)
+            yield benchmark.score(f"f1@{scores.threshold:.2f}", scores.f1)
 
 
-def _facets(benchmark: Benchmark, maker: VectorMaker, head: Path | None) -> Iterator[Score]:
-    a, b = _pair_vectors(benchmark, maker)
-    found = facet_scores(cosines(a, b), benchmark.columns["score"], benchmark.columns["topic"])
+def _score_facets(benchmark: FacetBenchmark, embedder: Embedder) -> Iterator[Score]:
+    a, b = _encode_pairs(benchmark.a, benchmark.b, embedder)
+    found = facet_scores(cosines(a, b), benchmark.similarity, benchmark.topic)
     for name, value in found.items():
-        yield Score("facets", benchmark.data, name, value, name == "spearman_10_fold")
-
-
-TASKS: dict[str, Callable[[Benchmark, VectorMaker, Path | None], Iterator[Score]]] = {
-    "sts": _sts,
-    "nli": _nli,
-    "triplets": _triplets,
-    "pairs": _pairs,
-    "transfer": _transfer,
-    "retrieval": _retrieval,
-    "clusters": _clusters,
-    "facets": _facets,
-}
+        yield benchmark.score(name, value, is_main=name == "spearman_10_fold")

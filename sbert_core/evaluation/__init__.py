@@ -1,1 +1,1 @@
-"""How good vectors are. Every number is a function of arrays; files come from outside."""
+"""Scores of vectors on benchmarks. Every score is a function of arrays; no files are read here."""

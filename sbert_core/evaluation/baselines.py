@@ -1,7 +1,7 @@
-"""What a sentence encoder must beat: averages of word vectors, and tf-idf.
+"""Baselines of a sentence encoder: averages of word vectors, and tf-idf.
 
-Both give vectors for texts as an encoder does. Untuned encoders, averaged or by their CLS token,
-are encoders themselves: `Encoder.load(folder, pooling="mean")` and `"cls"`.
+Both turn texts into vectors as an encoder does. Untuned encoders, pooled by their mean or CLS
+token, are encoders: `Encoder.load(folder, pooling="mean")` and `"cls"`.
 """
 
 import re
@@ -20,12 +20,15 @@ class WordAverage:
     """The average vector of a text's words; texts of unknown words are zero."""
 
     def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:
-        self.place = {word: number for number, word in enumerate(words)}
+        self.row_of = {word: number for number, word in enumerate(words)}
         self.vectors = vectors
 
     @classmethod
     def load(cls, path: Path) -> "WordAverage":
-        """A Parquet file of word and vector, or GloVe's text: a word and its numbers a line."""
+        """Read a Parquet file of word and vector, or GloVe's text format.
+
+        Raises ValueError for a file without vectors, or with vectors of several lengths.
+        """
         if path.suffix == ".parquet":
             table = pq.read_table(path, columns=["word", "vector"])
             return cls(table["word"].to_pylist(), np.array(table["vector"].to_pylist(), np.float32))
@@ -46,23 +49,28 @@ class WordAverage:
         return cls(words, np.stack(rows))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
+        """One vector per text."""
+        vectors = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         for row, text in enumerate(texts):
-            words = [self.place[w] for w in WORD.findall(text.lower()) if w in self.place]
+            words = [self.row_of[w] for w in WORD.findall(text.lower()) if w in self.row_of]
             if words:
-                found[row] = self.vectors[words].mean(0)
-        return found
+                vectors[row] = self.vectors[words].mean(0)
+        return vectors
 
 
 class TfIdf:
-    """tf-idf over the texts to be compared, in at most `dim` dimensions (latent semantics)."""
+    """tf-idf over the texts to be compared, in at most `dim` dimensions (truncated SVD)."""
 
     def __init__(self, dim: int = 512, seed: int = 0) -> None:
         self.dim = dim
         self.seed = seed
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """One vector per text; vectors of two calls cannot be compared."""
         weights = TfidfVectorizer().fit_transform(texts)
+        vectors: np.ndarray
         if min(weights.shape) <= self.dim:
-            return weights.toarray()
-        return TruncatedSVD(self.dim, random_state=self.seed).fit_transform(weights)
+            vectors = weights.toarray()
+        else:
+            vectors = TruncatedSVD(self.dim, random_state=self.seed).fit_transform(weights)
+        return vectors

@@ -1,6 +1,6 @@
-"""Found groups against true ones: pair precision, recall and F1, and the adjusted Rand index.
+"""Predicted groups against true ones: pair precision, recall and F1, and the adjusted Rand index.
 
-Nothing here is quadratic in rows: pairs are counted from the sizes of groups and their overlaps.
+The cost is linear in rows: pairs are counted from the sizes of groups and their overlaps.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class GroupScores:
-    """Shares of pairs x 100; `rand` is 0 for groups at random and 100 for the true ones."""
+    """Shares of pairs x 100; `rand` (adjusted) is 0 for random groups and 100 for the true ones."""
 
     precision: float
     recall: float
@@ -19,7 +19,7 @@ class GroupScores:
 
 
 def group_scores(found: np.ndarray, truth: np.ndarray) -> GroupScores:
-    """One group number per row on each side."""
+    """Scores of predicted groups; both arrays hold one group number per row."""
     _, found = np.unique(found, return_inverse=True)
     _, truth = np.unique(truth, return_inverse=True)
     overlap = np.unique(found.astype(np.int64) * (truth.max() + 1) + truth, return_counts=True)[1]

@@ -1,8 +1,8 @@
-"""Vectors and true groups -> how well a cosine threshold finds them, over all thresholds at once.
+"""Vectors and true groups -> scores of duplicate detection at every cosine threshold.
 
 In:  one vector and one true group per row.
-Out: pairs by cosine, counted in bins; from them precision, recall and F1 at each threshold, and the
-     groups that single links make at the best one. Memory is one block of cosines, not all pairs.
+Out: precision, recall and F1 at each threshold, from pairs counted in bins by their cosine, and the
+     scores of single-link groups at the best one. Memory is one block of cosines, not all pairs.
 
 Shapes: N rows, D dimensions.
 """
@@ -30,8 +30,17 @@ class ThresholdScores:
     f1: float
 
 
+@dataclass(frozen=True, slots=True)
+class DuplicateScores:
+    """best: the threshold with the largest F1. curve: all thresholds. groups: those at the best."""
+
+    best: ThresholdScores
+    curve: list[ThresholdScores]
+    groups: GroupScores
+
+
 def threshold_scores(unit_ND: np.ndarray, group: np.ndarray) -> list[ThresholdScores]:
-    """One per threshold, from -1 up."""
+    """Scores at each threshold, from -1 up."""
     same, other = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
     for first, cos, is_pair in _blocks(unit_ND):
         bins = np.clip(((cos + 1) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
@@ -52,8 +61,8 @@ def threshold_scores(unit_ND: np.ndarray, group: np.ndarray) -> list[ThresholdSc
     ]
 
 
-def linked_groups(unit_ND: np.ndarray, threshold: float) -> np.ndarray:
-    """A group number per row: rows joined by chains of cosines from `threshold` up."""
+def single_link_groups(unit_ND: np.ndarray, threshold: float) -> np.ndarray:
+    """The group of each row: rows linked by chains of pairs with a cosine from `threshold` up."""
     left, right = [], []
     for first, cos, is_pair in _blocks(unit_ND):
         a, b = np.nonzero((cos >= threshold) & is_pair)
@@ -61,22 +70,22 @@ def linked_groups(unit_ND: np.ndarray, threshold: float) -> np.ndarray:
         right.append(b + first)
     a, b = np.concatenate(left), np.concatenate(right)
     graph = coo_array((np.ones(len(a), np.int8), (a, b)), shape=(len(unit_ND), len(unit_ND)))
-    return connected_components(graph, directed=False)[1]
+    groups: np.ndarray = connected_components(graph, directed=False)[1]
+    return groups
 
 
-def duplicate_scores(
-    vectors_ND: np.ndarray, group: np.ndarray
-) -> tuple[ThresholdScores, list[ThresholdScores], GroupScores]:
-    """The best threshold by F1, all of them, and the groups at the best."""
+def duplicate_scores(vectors_ND: np.ndarray, group: np.ndarray) -> DuplicateScores:
+    """Scores at all thresholds, and of single-link groups at the one with the best F1."""
     norms = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     unit_ND = (vectors_ND / np.maximum(norms, 1e-12)).astype(np.float32)
     curve = threshold_scores(unit_ND, group)
     best = max(curve, key=lambda scores: scores.f1)
-    return best, curve, group_scores(linked_groups(unit_ND, best.threshold), group)
+    groups = group_scores(single_link_groups(unit_ND, best.threshold), group)
+    return DuplicateScores(best, curve, groups)
 
 
 def _blocks(unit_ND: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Cosines of a block of rows with all rows from its first on, and which are pairs a < b."""
+    """First row of a block, its cosines with all rows from there on, and which are pairs a < b."""
     for first in range(0, len(unit_ND), BLOCK):
         cos = unit_ND[first : first + BLOCK] @ unit_ND[first:].T
         yield first, cos, np.arange(cos.shape[0])[:, None] < np.arange(cos.shape[1])[None, :]

@@ -1,7 +1,7 @@
 """Argument-facet similarity: pairs of arguments, scored 0-5, from a few topics.
 
-The paper reports ten folds, and testing on a topic that was not trained on. An encoder that is
-only evaluated has no training part: folds and topics then show how even its score is.
+The paper reports ten folds, and tests on a topic that was not trained on. An encoder that is only
+evaluated has no training part: the means over folds and topics then show how even its score is.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Similarities of pairs, and whether each is a match -> how well a threshold can tell.
+"""Similarities of pairs, and whether each is a match -> scores of a threshold classifier.
 
 In:  one similarity and one truth per pair.
 Out: the best accuracy and the best F1 over all thresholds, and average precision, x 100.
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class PairScores:
-    """Best thresholds are chosen on the very pairs they are scored on, as is usual."""
+    """Scores x 100. Best thresholds are chosen on the pairs they are scored on, as is usual."""
 
     accuracy: float
     accuracy_threshold: float
@@ -23,7 +23,7 @@ class PairScores:
 
 
 def pair_scores(similarity: np.ndarray, is_match: np.ndarray) -> PairScores:
-    """Pairs with equal similarity are called the same way: no threshold can part them."""
+    """Scores over all thresholds; pairs of equal similarity fall on the same side of each."""
     is_match = np.asarray(is_match, bool)
     order = np.argsort(-similarity, kind="stable")
     ordered, truth = similarity[order], is_match[order]
@@ -31,7 +31,7 @@ def pair_scores(similarity: np.ndarray, is_match: np.ndarray) -> PairScores:
     num_called = np.flatnonzero(is_cut) + 1
     num_hits = np.cumsum(truth)[is_cut]
     num_true = int(truth.sum())
-    # Calling none a match is a choice too.
+    # A threshold above all similarities is a candidate too.
     called, hits = np.append(0, num_called), np.append(0, num_hits)
     right = hits + (len(truth) - num_true) - (called - hits)
     best = int(np.argmax(right))
@@ -51,7 +51,7 @@ def pair_scores(similarity: np.ndarray, is_match: np.ndarray) -> PairScores:
 
 
 def _between(ordered: np.ndarray, num_called: int) -> float:
-    """A threshold that calls exactly the first so many."""
+    """A threshold that the first `num_called` similarities reach, and no others."""
     if num_called == 0:
         return float(np.nextafter(ordered[0], np.inf))
     if num_called == len(ordered):
@@ -60,9 +60,10 @@ def _between(ordered: np.ndarray, num_called: int) -> float:
 
 
 def triplet_accuracy(near: np.ndarray, far: np.ndarray) -> float:
-    """Share, x 100, of triplets whose positive is more similar than the negative."""
+    """Percentage of triplets whose positive is more similar to the anchor than the negative."""
     return 100 * float(np.mean(near > far))
 
 
 def class_accuracy(predicted: np.ndarray, truth: np.ndarray) -> float:
+    """Percentage of rows whose class is right."""
     return 100 * float(np.mean(predicted == truth))

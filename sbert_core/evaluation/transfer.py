@@ -1,7 +1,7 @@
-"""Vectors and classes -> how much a plain classifier finds in them (SentEval's transfer tasks).
+"""Vectors and classes -> accuracy of a plain classifier on them (SentEval's transfer tasks).
 
-A logistic regression on vectors as they are; its strength of regularisation is chosen inside the
-training rows, never on those it is scored on.
+A logistic regression on standardised vectors; its regularisation is chosen inside the training
+rows, never on those it is scored on.
 """
 
 import numpy as np
@@ -29,14 +29,15 @@ def ten_fold_accuracy(vectors: np.ndarray, label: np.ndarray, seed: int = 0) -> 
 def split_accuracy(
     train: np.ndarray, train_label: np.ndarray, test: np.ndarray, test_label: np.ndarray, seed: int
 ) -> float:
-    """Accuracy x 100 on given test rows."""
-    strength = chosen_strength(train, train_label, seed)
+    """Accuracy x 100 on test rows of a classifier fitted to train rows."""
+    strength = choose_strength(train, train_label, seed)
     model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=MAX_STEPS))
     model.fit(train, train_label)
     return 100 * float(model.score(test, test_label))
 
 
-def chosen_strength(vectors: np.ndarray, label: np.ndarray, seed: int) -> float:
+def choose_strength(vectors: np.ndarray, label: np.ndarray, seed: int) -> float:
+    """The inverse regularisation strength with the best accuracy in cross-validation."""
     scaled = StandardScaler().fit_transform(vectors)
     folds = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed)
     search = LogisticRegressionCV(

@@ -5,10 +5,11 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
+from sbert_core.choices import Aggregate
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
 from sbert_core.evaluation.clustering import group_scores
-from sbert_core.evaluation.correlation import Aggregate, aggregated, pearson, spearman
-from sbert_core.evaluation.duplicates import duplicate_scores, linked_groups, threshold_scores
+from sbert_core.evaluation.correlation import aggregate_subsets, pearson, spearman
+from sbert_core.evaluation.duplicates import duplicate_scores, single_link_groups, threshold_scores
 from sbert_core.evaluation.facets import facet_scores
 from sbert_core.evaluation.pair_classification import pair_scores, triplet_accuracy
 from sbert_core.evaluation.retrieval import retrieval_scores
@@ -44,8 +45,8 @@ def test_subsets_are_scored_together_averaged_or_weighted():
     a, b = spearman(x[:10], y[:10]), spearman(x[10:], y[10:])
     expected = {"all": spearman(x, y), "mean": (a + b) / 2, "wmean": (10 * a + 20 * b) / 30}
     for how, value in expected.items():
-        assert aggregated(spearman, x, y, subset, Aggregate(how)) == pytest.approx(value)
-    assert aggregated(spearman, x, y, None, Aggregate.MEAN) == pytest.approx(expected["all"])
+        assert aggregate_subsets(spearman, x, y, subset, Aggregate(how)) == pytest.approx(value)
+    assert aggregate_subsets(spearman, x, y, None, Aggregate.MEAN) == pytest.approx(expected["all"])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,9 +117,10 @@ def test_duplicates_over_thresholds_against_all_pairs():
         hits = (called & same).sum()
         assert scores.precision == pytest.approx(100 * hits / called.sum() if called.any() else 100)
         assert scores.recall == pytest.approx(100 * hits / same.sum())
-    best, curve, groups = duplicate_scores(vectors, group)
+    scores = duplicate_scores(vectors, group)
+    best, curve, groups = scores.best, scores.curve, scores.groups
     assert best.f1 == max(scores.f1 for scores in curve)
-    assert groups == group_scores(linked_groups(unit, best.threshold), group)
+    assert groups == group_scores(single_link_groups(unit, best.threshold), group)
     assert groups.rand > 50
 
 

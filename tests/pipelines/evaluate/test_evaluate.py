@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
-from support.embedding import sentences
+from support.texts import sentences
 
-from pipelines.evaluate.job import _transfer, run
+from pipelines.evaluate.benchmarks import read_transfer
+from pipelines.evaluate.job import run
 from pipelines.evaluate.spec import EvaluateSpec
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
@@ -162,9 +163,9 @@ def test_rows_without_text_in_a_transfer_set_are_left_out_and_counted(tmp_path, 
     texts = [*TEXTS[:20], "", None, " "]
     write(tmp_path / "t" / "cr.parquet", text=texts, label=[n % 2 for n in range(23)])
     with caplog.at_level("WARNING"):
-        [benchmark] = _transfer(str(tmp_path / "t"))
-    assert benchmark.columns["a"] == TEXTS[:20]
-    assert benchmark.columns["label"].tolist() == [n % 2 for n in range(20)]
+        [benchmark] = read_transfer(str(tmp_path / "t"))
+    assert benchmark.a == TEXTS[:20]
+    assert benchmark.label.tolist() == [n % 2 for n in range(20)]
     assert "cr.parquet: 3 rows without text are left out" in caplog.text
 
 
