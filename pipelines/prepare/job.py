@@ -112,8 +112,8 @@ class PrepareStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetric
         kept = np.flatnonzero(rows.reason == "")
         if not len(kept):
             raise ValueError(
-                f"all {len(rows.row):,} rows were left out ({_describe_counts(rows)}); nothing to train on: "
-                "check --exclude and the labels"
+                f"all {len(rows.row):,} rows were left out ({_describe_counts(rows)}); "
+                "nothing to train on: check --exclude and the labels"
             )
         classes = _classes(job, rows, kept)
         is_held_out = is_dev(rows.keys[kept], spec.dev_fraction, spec.seed)
@@ -281,7 +281,9 @@ def _classes(job: PrepareJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
 
 def _shards(spec: PrepareSpec, lengths: np.ndarray) -> list[np.ndarray]:
     num_shards = spec.shards or max(LEAST_SHARDS, -(-len(lengths) // SHARD_ROWS))
-    return balanced_shards(lengths, min(num_shards, len(lengths)), spec.seed) if len(lengths) else []
+    return (
+        balanced_shards(lengths, min(num_shards, len(lengths)), spec.seed) if len(lengths) else []
+    )
 
 
 def _write_left_out(
@@ -305,4 +307,6 @@ def _count_reasons(rows: Rows) -> dict[str, int]:
 
 def _describe_counts(rows: Rows) -> str:
     """The counts in words, without zeros."""
-    return ", ".join(f"{number:,} {name}" for name, number in _count_reasons(rows).items() if number)
+    return ", ".join(
+        f"{number:,} {name}" for name, number in _count_reasons(rows).items() if number
+    )

@@ -28,7 +28,7 @@ from pipelines.mine import job as mine
 from pipelines.mine.spec import MineSpec
 from pipelines.prepare import job as prepare
 from pipelines.prepare.spec import PrepareSpec
-from pipelines.runtime.wait_policy import patience
+from pipelines.runtime.wait_policy import wait_policy
 from pipelines.train import job as train
 from pipelines.train.spec import TrainSpec
 from sbert_core.encoder import Encoder
@@ -144,7 +144,7 @@ def test_a_killed_rank_changes_nothing(scored, tmp_path, bert_folder, ray_addres
     train_one(scored, tmp_path / "calm", bert_folder, ray_address, **options)
     mark = tmp_path / "died"
     monkeypatch.setattr(
-        "pipelines.train.job.train_rank", lambda config: dying_rank(config, str(mark))
+        "pipelines.train.fit.train_rank", lambda config: dying_rank(config, str(mark))
     )
     train_one(scored, tmp_path / "killed", bert_folder, ray_address, **options)
     assert mark.exists()
@@ -203,7 +203,10 @@ def checkpoints(work):
 
 def test_workers_that_fit_nowhere_are_refused(scored, tmp_path, bert_folder, ray_address):
     options = {"workers": 2, "cpus_per_worker": 64}
-    with patience(1.0), pytest.raises(PartialWork, match=r"2 x 64 CPU wanted, room for 0 after 1"):
+    with (
+        wait_policy(1.0),
+        pytest.raises(PartialWork, match=r"2 x 64 CPU wanted, room for 0 after 1"),
+    ):
         train_one(scored, tmp_path / "x", bert_folder, ray_address, **options)
     assert not (tmp_path / "x").exists()
 
@@ -238,13 +241,13 @@ def dying_rank(config, mark):
 
     import ray.train  # noqa: PLC0415
 
-    from sbert_core.training.loop import Loop  # noqa: PLC0415
+    from sbert_core.training.loop import TrainLoop  # noqa: PLC0415
     from workers.train import train_rank  # noqa: PLC0415
 
-    plain = Loop._stepped
+    plain = TrainLoop._take_step
     steps = 0
 
-    def stepped(self, *arguments):
+    def take_step(self, *arguments):
         nonlocal steps
         steps += 1
         is_victim = ray.train.get_context().get_world_rank() == 1
@@ -253,11 +256,11 @@ def dying_rank(config, mark):
             os.kill(os.getpid(), signal.SIGKILL)
         return plain(self, *arguments)
 
-    Loop._stepped = stepped
+    TrainLoop._take_step = take_step
     try:
         train_rank(config)
     finally:
-        Loop._stepped = plain
+        TrainLoop._take_step = plain
 
 
 def test_negatives_are_the_hardest_that_pass_the_guards(tmp_path, bert_folder, ray_address):
