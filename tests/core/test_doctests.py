@@ -28,6 +28,7 @@ def test_examples_of_a_module_run_as_written(module, folders):
     assert result.failed == 0
 
 
+@pytest.mark.slow
 def test_package_offers_its_classes_lazily():
     code = (
         "import sys, sbert_core; "

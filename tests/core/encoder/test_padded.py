@@ -3,12 +3,14 @@
 import random
 import shutil
 import threading
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from support.encoders import FLAT_FAMILIES, PADDED_FAMILIES, SIZES, WORDS, tiny_tokenizer
+from support.speed import cases
 from torch import nn
 
 from sbert_core.encoder import Encoder
@@ -28,6 +30,8 @@ CONFIGS = {
     ),
     "longformer": lambda: transformers.LongformerConfig(**LONG, attention_window=8),
 }
+
+QUICK = ("bert", "modernbert", "longformer")
 
 
 def save(model: nn.Module, folder) -> None:
@@ -75,7 +79,10 @@ def test_batch_invariance_of_the_padded_path_is_not_claimed_even_if_a_trial_agre
     assert not encoder.batch_invariant
 
 
-@pytest.mark.parametrize("family", [*FLAT_FAMILIES, *PADDED_FAMILIES, *CONFIGS])
+@pytest.mark.parametrize(
+    ("family",),
+    cases(product([*FLAT_FAMILIES, *PADDED_FAMILIES, *CONFIGS]), lambda family: family in QUICK),
+)
 def test_batch_invariance_where_claimed_holds_for_many_texts(family, folder_of, long_texts):
     encoder = Encoder.load(folder_of(family), threads=1)
     together = encoder.encode(long_texts)
@@ -83,7 +90,10 @@ def test_batch_invariance_where_claimed_holds_for_many_texts(family, folder_of, 
     assert not encoder.batch_invariant or np.array_equal(alone, together)
 
 
-@pytest.mark.parametrize("family", [*PADDED_FAMILIES, *CONFIGS])
+@pytest.mark.parametrize(
+    ("family",),
+    cases(product([*PADDED_FAMILIES, *CONFIGS]), lambda family: family in ("big_bird", "albert")),
+)
 def test_vectors_do_not_follow_from_what_the_model_met_before(family, folder_of, long_texts):
     """BigBird kept the attention of its first short batch."""
     by_length = sorted(long_texts, key=len)

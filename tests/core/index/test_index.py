@@ -31,6 +31,7 @@ KINDS = (
     "faiss:OPQ8,IVF16,PQ8",
 )
 QUICK_KINDS = ("hnsw", "faiss:Flat", "faiss:IVF16,PQ8")
+SLOW_OPQ = [*KINDS[:-1], pytest.param(KINDS[-1], marks=pytest.mark.slow)]  # its rotation is trained
 
 
 def units(number, seed=0, dim=DIM):
@@ -67,7 +68,7 @@ def numbers(shard, hits):
     return np.where(hits.rows == NO_ROW, NO_ROW, np.array(ids)[hits.rows])
 
 
-@pytest.mark.parametrize("word", KINDS)
+@pytest.mark.parametrize("word", SLOW_OPQ)
 def test_shards_find_what_brute_force_finds(word, tmp_path):
     vectors, queries = units(2000), units(50, seed=1)
     vectors[700:900] = vectors[3]  # copies

@@ -100,6 +100,7 @@ def two_ranks(bert_folder, tmp_path_factory):
     return [torch.load(place / f"rank-{rank}.pt", weights_only=True) for rank in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_two_ranks_learn_what_one_does(bert_folder, two_ranks, objective):
     """Equal rows in every global batch; ranks hold unequal shares of them (7 and 5).
@@ -119,6 +120,7 @@ def test_two_ranks_learn_what_one_does(bert_folder, two_ranks, objective):
         torch.testing.assert_close(found[0]["gradients"][0][name], value, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_rank_without_rows_in_a_step_takes_part(two_ranks):
     """One row per batch and unequal shares: the shorter rank has steps without a row."""
     found = [rank["cosine:1"] for rank in two_ranks]

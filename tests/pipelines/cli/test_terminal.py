@@ -131,7 +131,7 @@ def test_threshold_shows_hostile_pairs_without_acting_on_them():
     pair = SamplePair(cos=0.9, id_a=HOSTILE, id_b=HOSTILE, text_a=HOSTILE, text_b=None)
     report = ThresholdReport(
         levels=(Level(cos=0.9, chance_per_million=0.0, expected=0, samples=(pair,)),),
-        notes=(HOSTILE,),
+        labelled_pairs=1,
     )
     for rendered in (render_threshold, threshold_json):
         assert not acted_on(printable(rendered(report)))
@@ -195,7 +195,9 @@ COMMANDS = [
     (["threshold", "{named}", "--labelled", "{no_columns}.parquet"], 2),
     (["report", "{placed}", "--out", "{page}.html", "--title", HIDDEN], 0),
     (["path", "{named}"], 0),
-    (["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2),
+    pytest.param(
+        ["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2, marks=pytest.mark.ray
+    ),
     (["export", "{named}", "--to", "pgvector", "--out", f"{{new}}{HIDDEN}"], 0),
     (["evaluate", "{model}", "--sts", f"{{home}}/{HIDDEN}.parquet"], 0),
     (["evaluate", "{model}", "--sts", "{no_columns}.parquet"], 2),
