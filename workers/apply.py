@@ -23,9 +23,9 @@ HASHED_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyJob:
-    """Where from and where to. id_column: None where rows are known by their numbers.
+    """Settings shared by all tasks. id_column: None where rows are known by their numbers.
 
-    data, work: folders below `out` for the files and for a note of each that is finished.
+    data, work: folders below `out` for the files and for a note of each finished one.
     """
 
     corpus: str
@@ -35,13 +35,14 @@ class ApplyJob:
     id_column: str | None
 
     def note_name(self, file: CorpusFile) -> str:
+        """Name of the note of a file, which a rerun looks for."""
         name = hashlib.sha256(file.path.encode()).hexdigest()[:24]
         return f"{self.work}/{name}.json"
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedRows:
-    """Ids of all rows that go, or their numbers by file."""
+    """Rows to remove: ids of all files, or numbers by file."""
 
     ids: pa.Array
     rows: dict[str, np.ndarray]
@@ -58,9 +59,9 @@ def apply_to_file(
     if job.id_column is None:
         rows, num_rows = np.unique(removed.rows.get(file.path, np.empty(0, np.int64))), None
     else:
-        ids = _ids(source, file, job.id_column)
-        goes = pc.is_in(ids.cast(removed.ids.type), removed.ids)
-        rows, num_rows = np.flatnonzero(goes.to_numpy(zero_copy_only=False)), len(ids)
+        ids = _read_ids(source, file, job.id_column)
+        is_removed = pc.is_in(ids.cast(removed.ids.type), removed.ids)
+        rows, num_rows = np.flatnonzero(is_removed.to_numpy(zero_copy_only=False)), len(ids)
     made_from: dict[str, object] = {
         **asdict(file),
         "removed": len(rows),
@@ -71,8 +72,8 @@ def apply_to_file(
         out.link(previous.path, name)
         made = replace(previous, path=name)
     else:
-        num_rows = _num_rows(source, file) if num_rows is None else num_rows
-        made = _write(source, out, file, rows, num_rows, name)
+        num_rows = _count_rows(source, file) if num_rows is None else num_rows
+        made = _write_kept(source, out, file, rows, num_rows, name)
         made = replace(made, source={**made_from, "rows": num_rows})
     out.put(job.note_name(file), json.dumps(encode(made)).encode())
     return made
@@ -90,7 +91,7 @@ def read_note(job: ApplyJob, file: CorpusFile) -> DataFile | None:
 
 
 def _is_same(out: Storage, previous: DataFile, made_from: dict[str, object]) -> bool:
-    """Was it made of the same file and rows, and is it still what was published?"""
+    """Was it made of the same file and rows, and is it still whole?"""
     source, found = previous.source, out.stat(previous.path)
     if not made_from.items() <= source.items() or found is None or found.size != previous.bytes:
         return False
@@ -103,7 +104,7 @@ def _is_same(out: Storage, previous: DataFile, made_from: dict[str, object]) -> 
     return sha256.hexdigest() == previous.sha256
 
 
-def _write(
+def _write_kept(
     source: Storage, out: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, name: str
 ) -> DataFile:
     with out.work_folder() as folder:
@@ -116,12 +117,12 @@ def _write(
     return DataFile(path=name, rows=num_kept, sha256=sha256, bytes=size)
 
 
-def _ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:
+def _read_ids(source: Storage, file: CorpusFile, column: str) -> pa.Array:
     ids = read_table(source, file, [column])[column].combine_chunks()
     return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
 
 
-def _num_rows(source: Storage, file: CorpusFile) -> int:
+def _count_rows(source: Storage, file: CorpusFile) -> int:
     if file.format is Format.PARQUET:
         with open_parquet(source, file.path) as parquet:
             return parquet.metadata.num_rows

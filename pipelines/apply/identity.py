@@ -1,4 +1,4 @@
-"""What a run of the apply job is to bring about, and which rows that takes out."""
+"""Clusters and a corpus -> what identifies the cleaned corpus, and the rows to take out of it."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from workers.apply import RemovedRows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyIdentity:
-    """These clusters, at this threshold, taken out of that corpus."""
+    """What is hashed into the generation of a cleaned corpus."""
 
     clusters: ClustersArtifact
     vectors: VectorsArtifact
@@ -26,22 +26,28 @@ class ApplyIdentity:
 
     @classmethod
     def of(cls, spec: ApplySpec) -> "ApplyIdentity":
+        """Open the artifacts and list the corpus of a spec.
+
+        ValueError where they do not fit; ChangedFile where rows are known by their numbers and a
+        file has changed.
+        """
         clusters = Artifact.clusters(spec.clusters)
-        threshold = _threshold(spec, clusters)
-        vectors = _vectors_of(clusters)
+        threshold = _choose_threshold(spec, clusters)
+        vectors = _open_vectors(clusters)
         corpus = find_corpus(spec.corpus)
         refuse_overlap(spec.corpus, corpus, spec.out)
-        goal = cls(clusters=clusters, vectors=vectors, threshold=threshold, corpus=corpus)
-        if goal.id_column is None:
+        if vectors.manifest.inputs.id_column is None:
             _refuse_changed(corpus, vectors)
-        return goal
+        return cls(clusters=clusters, vectors=vectors, threshold=threshold, corpus=corpus)
 
     @property
     def id_column(self) -> str | None:
+        """Column of ids of the corpus; None where rows are known by their numbers."""
         return self.vectors.manifest.inputs.id_column
 
     @property
     def generation(self) -> str:
+        """Digest of clusters and corpus. Its keys are frozen: another digest writes anew."""
         whole = {
             "clusters": [file.sha256 for file in self.clusters.manifest.files],
             "vectors": list(self.clusters.manifest.inputs.vectors_files),
@@ -52,15 +58,15 @@ class ApplyIdentity:
         return digest(whole)[:16]
 
 
-def find_removed_rows(goal: ApplyIdentity) -> RemovedRows:
-    """What the clusters say goes."""
-    clusters, vectors = goal.clusters, goal.vectors
-    check_parts(clusters, clusters.manifest.files)  # what they say goes is gone
+def find_removed_rows(identity: ApplyIdentity) -> RemovedRows:
+    """The rows that the clusters remove: their ids, or their numbers by file."""
+    clusters, vectors = identity.clusters, identity.vectors
+    check_parts(clusters, clusters.manifest.files)  # before any row is dropped for them
     table = read_columns(clusters, ["id", "threshold", "keep"])
-    own = table.filter(pc.equal(table["threshold"], pa.scalar(goal.threshold, pa.float32())))
+    own = table.filter(pc.equal(table["threshold"], pa.scalar(identity.threshold, pa.float32())))
     goes = pc.invert(own["keep"])
     ids = own["id"].filter(goes).combine_chunks()
-    if goal.id_column is not None:
+    if identity.id_column is not None:
         return RemovedRows(ids, {})
     # Clusters list rows in the order of the vectors.
     place = read_columns(vectors, ["file", "row"]).filter(goes)
@@ -75,7 +81,7 @@ def find_removed_rows(goal: ApplyIdentity) -> RemovedRows:
     return RemovedRows(ids[:0], rows)
 
 
-def _threshold(spec: ApplySpec, clusters: ClustersArtifact) -> float:
+def _choose_threshold(spec: ApplySpec, clusters: ClustersArtifact) -> float:
     have = clusters.manifest.settings.thresholds
     words = ", ".join(f"{own:g}" for own in have)
     if spec.threshold is None and len(have) > 1:
@@ -86,7 +92,7 @@ def _threshold(spec: ApplySpec, clusters: ClustersArtifact) -> float:
     return wanted
 
 
-def _vectors_of(clusters: ClustersArtifact) -> VectorsArtifact:
+def _open_vectors(clusters: ClustersArtifact) -> VectorsArtifact:
     inputs = clusters.manifest.inputs
     vectors = Artifact.vectors(inputs.vectors)
     if tuple(file.sha256 for file in vectors.manifest.files) != inputs.vectors_files:

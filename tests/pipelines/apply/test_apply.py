@@ -2,15 +2,14 @@
 
 import csv
 import gzip
-import hashlib
 import json
 import random
+import re
 import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,10 +22,10 @@ from support.kills import Job
 
 from pipelines.apply import job as apply_job
 from pipelines.apply.spec import ApplySpec
+from pipelines.artifacts.errors import WrongKind
 from pipelines.artifacts.reader import Artifact
 from pipelines.cli.main import main
-from sbert_core.corpus.files import find_corpus
-from workers.apply import ApplyJob, Removed, apply_to_file
+from sbert_core.corpus.errors import ChangedFile
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -122,7 +121,7 @@ def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_add
     assert not apply_job.run(spec).is_new
     (tmp_path / "wrong").mkdir()
     pq.write_table(pa.table({"id": ["x"], "text": ["y"]}), tmp_path / "wrong" / "a.parquet")
-    with pytest.raises(ValueError, match=r"no row of .* is among the \d+ to be removed"):
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / "wrong"))):
         apply_job.run(
             ApplySpec(
                 clusters=str(clusters / "first"),
@@ -133,18 +132,18 @@ def test_apply_keeps_files_schemas_and_order(folder, clusters, tmp_path, ray_add
         )
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.csv").write_text("x\n1\n")
-    with pytest.raises(ValueError, match="was not made by sbert apply; choose a new folder"):
+    with pytest.raises(ValueError, match="mine.csv"):
         apply_job.run(replace(spec, out=str(tmp_path / "other")))
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "b.csv").write_text("x\n1\n")
     (tmp_path / "earlier" / "_apply.json").write_text('{"goal": "x", "files": []}')
-    with pytest.raises(ValueError, match="earlier version.*; choose a new folder, or remove it"):
+    with pytest.raises(ValueError, match="_apply.json"):
         apply_job.run(replace(spec, out=str(tmp_path / "earlier")))
     assert (tmp_path / "earlier" / "b.csv").read_text() == "x\n1\n"
     for inside in (folder, folder / "clean"):
-        with pytest.raises(ValueError, match="lies inside corpus .*; choose another out"):
+        with pytest.raises(ValueError, match=re.escape(str(inside))):
             apply_job.run(replace(spec, out=str(inside)))
-    with pytest.raises(ValueError, match="holds clusters, not corpus"):
+    with pytest.raises(WrongKind):
         apply_job.run(replace(spec, out=str(clusters / "second")))
 
 
@@ -166,10 +165,10 @@ def test_apply_by_position_refuses_a_changed_file(tmp_path, ray_address):
         out=str(tmp_path / "x"),
         address=ray_address,
     )
-    with pytest.raises(ValueError, match="has no file a.csv, which has rows to remove"):
+    with pytest.raises(ValueError, match=r"a\.csv"):
         apply_job.run(elsewhere)
     (tmp_path / "in" / "a.csv").write_text("text\nsame words\nsame words\nlast one\n")
-    with pytest.raises(ValueError, match="has changed since it was embedded, and its rows have no"):
+    with pytest.raises(ChangedFile):
         apply_job.run(spec)
 
 
@@ -294,23 +293,3 @@ def test_apply_killed_midway_leaves_the_old_corpus_and_goes_on(
     apply_job.run(replace(second, out=str(tmp_path / "calm")))
     assert published_bytes(out) == published_bytes(tmp_path / "calm")
     assert not (out / "_work").exists()
-
-
-def test_apply_to_a_damaged_generation_writes_from_the_corpus(folder, tmp_path):
-    """A worker, called as a plain function."""
-    [file] = find_corpus(str(folder / "b.csv")).files
-    job = ApplyJob(
-        corpus=str(folder), out=str(tmp_path), data="data/1", work="_work/1", id_column=None
-    )
-    removed = Removed(pa.array([], pa.string()), {"b.csv": np.array([4, 1])})
-    first = apply_to_file(job, file, removed, None)
-    assert (first["rows"], first["source"]["rows"], first["source"]["removed"]) == (5, 7, 2)
-    again = replace(job, data="data/2")
-    linked = apply_to_file(again, file, removed, first)
-    assert linked == {**first, "path": "data/2/b.csv"}
-    assert (tmp_path / "data/2/b.csv").samefile(tmp_path / "data/1/b.csv")
-    (tmp_path / "data/1/b.csv").write_text("damaged")
-    mended = apply_to_file(replace(job, data="data/3"), file, removed, first)
-    assert mended == {**first, "path": "data/3/b.csv"}
-    data = (tmp_path / "data/3/b.csv").read_bytes()
-    assert hashlib.sha256(data).hexdigest() == first["sha256"]
