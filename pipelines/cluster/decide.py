@@ -134,20 +134,19 @@ def _star(members: np.ndarray) -> Edges:
 
 
 def _find_protected_rows(identity: ClusterIdentity, rows: IdIndex) -> np.ndarray:
-    is_protected = np.zeros(len(rows), bool)
+    """Which rows `--protect` names; ValueError for ids that the vectors lack."""
+    is_protected, place = np.zeros(len(rows), bool), identity.spec.protect
     if not identity.protected:
         return is_protected
     try:
         ids = pa.array(identity.protected, pa.string()).cast(rows.ids.type)
     except pa.ArrowInvalid as error:
-        raise ValueError(
-            f"protect {identity.spec.protect}: {error}; ids are {rows.ids.type}"
-        ) from None
+        raise ValueError(f"protect {place}: {error}; ids are {rows.ids.type}") from None
     number = rows.lookup(ids)
     unknown = [identity.protected[n] for n in np.flatnonzero(number < 0)[:3].tolist()]
     if unknown:
         raise ValueError(
-            f"protect {identity.spec.protect} names {(number < 0).sum():,} ids that the vectors lack, "
+            f"protect {place} names {(number < 0).sum():,} ids that the vectors lack, "
             f"as {', '.join(unknown)}; remove them from the list, or embed their rows"
         )
     is_protected[number] = True
