@@ -15,7 +15,7 @@ SNIPPET_CHARS = 80
 
 
 def render_threshold(report: "ThresholdReport") -> str:
-    lines = list(report.notes)
+    lines = _threshold_notes(report)
     for level in report.levels:
         lines.append(f"cosine >= {level.cos:g}: {_render_level(level)}")
         for pair in level.samples:
@@ -30,7 +30,23 @@ def render_threshold(report: "ThresholdReport") -> str:
 
 
 def threshold_json(report: "ThresholdReport") -> str:
-    return json.dumps(asdict(report), ensure_ascii=False, indent=1, default=str)
+    fields = {
+        "notes": _threshold_notes(report),
+        "levels": [asdict(level) for level in report.levels],
+        "best": None if report.best is None else asdict(report.best),
+    }
+    return json.dumps(fields, ensure_ascii=False, indent=1, default=str)
+
+
+def _threshold_notes(report: "ThresholdReport") -> list[str]:
+    if (chance := report.chance) is None:
+        return [f"{report.labelled_pairs:,} labelled pairs"]
+    return [
+        f"{chance.rows:,} rows drawn at random: the mean cosine of two of them is "
+        f"{chance.mean_cos:.3f}",
+        f"all rows make {chance.all_pairs:,} pairs; expected numbers are those of the sample, "
+        "scaled up",
+    ]
 
 
 def _render_level(level: "Level") -> str:
