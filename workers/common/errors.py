@@ -1,7 +1,7 @@
-"""Errors of workers as rows of their results.
+"""Errors of Ray Data workers as rows of their results.
 
-Ray Data wraps an error of a task in one of its own and loses the cause on the way; as a row it
-reaches the driver as what it is.
+Ray Data wraps the error of a task and loses its cause on the way; as a pickled row it reaches the
+driver unchanged.
 """
 
 import pickle
@@ -14,7 +14,7 @@ ERROR = "error"
 
 
 def errors_as_rows(call: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    """The call, but an exception becomes a table of one column."""
+    """Wrap a call so that an exception becomes a table with one pickled row in column `error`."""
 
     @wraps(call)
     def guarded(*arguments: object) -> pa.Table:
@@ -29,13 +29,13 @@ def errors_as_rows(call: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
 def _pickled(error: Exception) -> bytes:
     try:
         data = pickle.dumps(error)
-        pickle.loads(data)  # some exceptions go in but do not come out
-    except Exception:  # noqa: BLE001 - then its words must do
+        pickle.loads(data)  # some exceptions can be pickled but not restored
+    except Exception:  # noqa: BLE001 - then class name and message must do
         data = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return data
 
 
 def raise_error_rows(table: pa.Table) -> None:
-    """On the driver: raise the first error a worker has sent."""
+    """On the driver: raise the first error of a table that `errors_as_rows` has made."""
     if ERROR in table.column_names:
         raise pickle.loads(table[ERROR][0].as_py())

@@ -1,4 +1,4 @@
-"""Files of an artifact as files on this machine, and back."""
+"""Files of an artifact as local files, and back."""
 
 import hashlib
 from pathlib import Path
@@ -11,7 +11,7 @@ COPY_BYTES = 8 * 2**20
 
 
 def local_file(storage: Storage, name: str, folder: Path) -> Path:
-    """The file itself, or a copy of the object in `folder`."""
+    """A local path of a file: its own, or of a copy in `folder`."""
     if isinstance(storage, LocalStorage):
         return storage.path(name)
     path = folder / name.rpartition("/")[2]

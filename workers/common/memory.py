@@ -1,4 +1,4 @@
-"""How much memory of its own a process holds, and what it does with memory it is done with."""
+"""Private memory of a process, and what glibc does with memory that is freed."""
 
 import ctypes
 import sys
@@ -10,7 +10,7 @@ _peak = 0
 
 
 def private_bytes() -> int:
-    """Memory no other process shares; 0 where the system does not tell."""
+    """Memory that is not shared with other processes; 0 on systems without smaps_rollup."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -20,7 +20,7 @@ def private_bytes() -> int:
 
 
 def peak_private_bytes() -> int:
-    """The most seen so far by calls of this function, in this process."""
+    """The largest value of `private_bytes` at calls of this function in this process."""
     global _peak
     _peak = max(_peak, private_bytes())
     return _peak
@@ -31,10 +31,10 @@ NEVER = 2**30
 
 
 def keep_freed_memory() -> None:
-    """For a process that does the same thing over and over: freed memory is used again.
+    """Make glibc keep freed memory for reuse, for a process that repeats the same work.
 
-    By default glibc returns it to the system after every layer of a model and pays for page faults
-    in the next: 1-2 % of an encoder's time (MiniLM, batches of 1024 tokens).
+    By default it is returned to the system after every layer of a model, and page faults in the
+    next one cost 1-2 % of an encoder's time (MiniLM, batches of 1024 tokens).
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
@@ -42,7 +42,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Between two pieces of work: what allocators have kept goes back to the system."""
+    """Return memory that allocators have kept to the system, between two units of work."""
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)

@@ -1,10 +1,10 @@
-"""A model's place -> a folder on this machine.
+"""Local copies of models in object stores.
 
-In:  a local folder, or an s3:// prefix that holds one.
-Out: a local folder; objects are fetched once per machine, place and version, and appear whole.
+In:  a local folder, or an s3:// prefix that holds a model.
+Out: a local folder; objects are fetched once per machine, place and version, and renamed at last.
 
-Copies lie in the machine's temporary folder, which others may write to: only a folder that is
-ours alone is used, since whoever can write there chooses the model and what is overwritten.
+Copies are in the machine's temporary folder, which other users may write to: only a folder that is
+private to this user is used, since who can write there decides which model is loaded.
 """
 
 import contextlib
@@ -19,8 +19,11 @@ from pathlib import Path
 from sbert_core.storage import LocalStorage, Stat, Storage, storage_at
 
 
-def fetched(place: str) -> str:
-    """The folder itself, or a copy of the objects below the machine's temporary folder."""
+def fetch_model(place: str) -> str:
+    """A local folder with the model: `place` itself, or a copy of its objects.
+
+    FileNotFoundError for a prefix without objects; ValueError where copies would not be private.
+    """
     if "://" not in place:
         return place
     storage = storage_at(place)
@@ -28,22 +31,24 @@ def fetched(place: str) -> str:
     if not stats:
         raise FileNotFoundError(f"model {place} does not exist")
     name = hashlib.sha256(repr((place, stats)).encode()).hexdigest()[:16]
-    copies = private_folder(Path(tempfile.gettempdir()) / f"sbert-models-{os.getuid()}")
+    copies = make_private_folder(Path(tempfile.gettempdir()) / f"sbert-models-{os.getuid()}")
     folder = copies / name
     with (copies / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_whole(folder, stats):
-            shutil.rmtree(folder, ignore_errors=True)  # what a cleaner of temporary files has left
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # remains of a copy after temporary files were cleaned up
             with tempfile.TemporaryDirectory(dir=copies) as fresh:
                 _copy(storage, stats, Path(fresh) / "model")
                 (Path(fresh) / "model").rename(folder)
     return str(folder)
 
 
-def private_folder(path: Path) -> Path:
-    """Make the folder, or refuse one that is not of this user alone.
+def make_private_folder(path: Path) -> Path:
+    """Make the folder; ValueError if it exists and is not private to this user.
 
-    Its name is foreseeable, so anybody may have been there first, with a link or a folder.
+    Its name can be guessed, so another user may have made a link or folder there first.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)

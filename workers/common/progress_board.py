@@ -1,7 +1,7 @@
-"""A board on which workers write how far they are, for the driver to read.
+"""Progress of workers, for the driver to read.
 
-It lies in the key-value store that every Ray has. An actor would be one more process, and an idle
-one costs 1 % of a core: Ray wakes each a hundred times a second.
+Kept in Ray's internal key-value store. An actor would be one more process, and an idle one costs
+1 % of a core: Ray wakes each a hundred times a second.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ REPORT_SECONDS = 2.0
 
 
 class ProgressBoard:
-    """One worker's line on the board of a run: its rows and tokens so far.
+    """One worker's entry on the board of a run: its rows and tokens so far.
 
-    Work that is done again after a death counts twice: the board is a display, not an account.
-    A board that cannot be reached costs the display, not the job.
+    Work that is repeated after a crash counts twice: the board is for display only. Errors of Ray
+    are ignored, since they cost the display and not the job.
     """
 
     def __init__(self, run: str) -> None:
@@ -38,6 +38,7 @@ class ProgressBoard:
         self.last = time.monotonic()
 
     def add(self, rows: int, tokens: int, remark: str = "") -> None:
+        """Count finished rows and tokens; written every REPORT_SECONDS. remark: shown as it is."""
         self.rows += rows
         self.tokens += tokens
         self.remark = remark
@@ -45,6 +46,7 @@ class ProgressBoard:
             self.write()
 
     def write(self) -> None:
+        """Write the entry now."""
         self.last = time.monotonic()
         if not _internal_kv_initialized():  # called as a plain function, outside of Ray
             return
@@ -56,33 +58,34 @@ class ProgressBoard:
 
 @contextlib.contextmanager
 def count_load_crashes(run: str) -> Iterator[int]:
-    """How often this actor has died in this block: Ray starts one that was killed without end.
+    """How often this actor has crashed inside this block: Ray restarts it without limit.
 
-    Not counted in files: an actor that starts late would write where a job that is done tidies up.
+    Not counted in files: an actor that starts late would write into a folder that the finished job
+    has tidied up.
     """
     key = f"{run}-start/{ray.get_runtime_context().get_actor_id()}"
-    num_deaths = int(_internal_kv_get(key, namespace=NAMESPACE) or 0)
-    _internal_kv_put(key, str(num_deaths + 1), namespace=NAMESPACE)
+    num_crashes = int(_internal_kv_get(key, namespace=NAMESPACE) or 0)
+    _internal_kv_put(key, str(num_crashes + 1), namespace=NAMESPACE)
     try:
-        yield num_deaths
+        yield num_crashes
     finally:
         _internal_kv_del(key, namespace=NAMESPACE)
 
 
-class Totals(NamedTuple):
-    """What all workers of a run have done, and what one of them has to say."""
+class BoardTotals(NamedTuple):
+    """Rows and tokens of all workers of a run, and the remark of one of them."""
 
     rows: int
     tokens: int
     remark: str
 
 
-def read_totals(run: str) -> Totals:
-    """The sum of all lines of a run."""
+def read_totals(run: str) -> BoardTotals:
+    """The sum of all entries of a run."""
     lines = [_internal_kv_get(key, namespace=NAMESPACE) for key in _keys(run)]
     parts = [line.decode().split(" ", 2) for line in lines if line]
     remarks = [remark for *_, remark in parts if remark]
-    return Totals(
+    return BoardTotals(
         sum(int(rows) for rows, _, _ in parts),
         sum(int(tokens) for _, tokens, _ in parts),
         remarks[0] if remarks else "",
@@ -90,7 +93,7 @@ def read_totals(run: str) -> Totals:
 
 
 def clear(run: str) -> None:
-    """Remove a run's lines."""
+    """Remove all entries of a run."""
     for key in _keys(run):
         _internal_kv_del(key, namespace=NAMESPACE)
 

@@ -1,42 +1,45 @@
-"""Actor: units of a corpus -> parts, with one warm encoder."""
+"""Actor: encode units of a corpus and write their parts, with one warm encoder."""
 
 import errno
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.choices import LongTexts
+from sbert_core.corpus.reader import CorpusRows
 from sbert_core.corpus.units import Unit
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.chunking import Long
-from sbert_core.encoder.documents import Documents, encoded_documents
-from sbert_core.vectors.block import Block, write_block
-from sbert_core.vectors.quantize import stored
+from sbert_core.encoder.documents import DocumentVectors, encode_documents
+from sbert_core.encoder.encode import Progress
+from sbert_core.vectors.block import VectorBlock, write_block
+from sbert_core.vectors.quantize import quantize
 from workers.common.errors import errors_as_rows
 from workers.common.memory import keep_freed_memory, peak_private_bytes, return_freed_memory
-from workers.common.model_cache import fetched
-from workers.common.progress_board import Board, starting
-from workers.embed.isolate import without_deadly
-from workers.embed.unit_job import UnitJob, is_own, needs_others
+from workers.common.model_cache import fetch_model
+from workers.common.progress_board import ProgressBoard, count_load_crashes
+from workers.embed.isolate import encode_excluding_crashers
+from workers.embed.records import UnitResult, UnitStats
+from workers.embed.unit_job import UnitJob, borrows_vectors, owned_mask
 
-# A unit whose workers died this often is suspected of killing them.
-SUSPECT_DEATHS = 2
-MAX_DEATHS = 12  # then nothing is tried again: neither a unit nor loading the model
-PLAIN_BATCH = 32  # what a plain loop over a model uses by default
+# A unit whose workers crashed this often may hold a text that crashes the encoder.
+SUSPECT_CRASHES = 2
+MAX_CRASHES = 12  # then neither the unit nor loading the model is tried again
+PLAIN_BATCH = 32  # default of sentence-transformers; padding that is avoided is counted against it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderSetup:
-    """How every actor of a job loads the pinned model, and the recipe it must then have."""
+class EncoderConfig:
+    """How every actor of a job loads the model, and the recipe it must have."""
 
     model: str
     recipe: str
     prompt: str
-    long: Long
+    long: LongTexts
     max_length: int
     truncate_dim: int | None
     token_budget: int | None
@@ -44,8 +47,9 @@ class EncoderSetup:
     threads: int
 
     def load(self) -> Encoder:
+        """Load the encoder; ValueError if the model is not the one of the job any more."""
         encoder = Encoder.load(
-            fetched(self.model),
+            fetch_model(self.model),
             precision=self.precision,
             max_length=self.max_length,
             truncate_dim=self.truncate_dim,
@@ -57,107 +61,118 @@ class EncoderSetup:
         return encoder
 
     def encode(
-        self, encoder: Encoder, texts: Sequence[object], progress: Callable | None = None
-    ) -> Documents:
-        return encoded_documents(
+        self, encoder: Encoder, texts: Sequence[object], progress: Progress | None = None
+    ) -> DocumentVectors:
+        """Vectors of texts, with the job's prompt and its way with long texts."""
+        return encode_documents(
             encoder, texts, long=self.long, prompt=self.prompt, progress=progress
         )
 
 
 class UnitEmbedder:
-    """One unit per call. Two calls overlap: one reads or writes while the other has the model."""
+    """Embeds one unit per call.
 
-    def __init__(self, job: UnitJob, setup: EncoderSetup, board: str) -> None:
+    Two calls run at once: one reads or writes files while the other uses the model. board: the
+    name of the run on the progress board.
+    """
+
+    def __init__(self, job: UnitJob, config: EncoderConfig, board: str) -> None:
         self.job = job
-        self.setup = setup
-        self.board = Board(board)
+        self.config = config
+        self.board = ProgressBoard(board)
         keep_freed_memory()
         self.model_turn = threading.Lock()
-        with starting(board) as self.num_load_deaths:
-            if self.num_load_deaths < MAX_DEATHS:
-                self.encoder = setup.load()
+        with count_load_crashes(board) as self.num_load_crashes:
+            if self.num_load_crashes < MAX_CRASHES:
+                self.encoder = config.load()
 
     @errors_as_rows
     def __call__(self, batch: pa.Table) -> pa.Table:
+        """Write the part of the unit in the first row of `batch`; a UnitResult as a table."""
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()
-        if self.num_load_deaths >= MAX_DEATHS:
+        if self.num_load_crashes >= MAX_CRASHES:
             raise OSError(
                 errno.ENOMEM,
-                f"a worker died {self.num_load_deaths} times while it loaded the model; look for a "
-                "lack of memory",
+                f"a worker died {self.num_load_crashes} times while it loaded the model; look for "
+                "a lack of memory",
             )
-        with _Deaths(self.job, unit) as deaths:
-            if deaths.number >= MAX_DEATHS:
+        with CrashCounter(self.job, unit) as crashes:
+            if crashes.number >= MAX_CRASHES:
                 raise OSError(
                     errno.ENOMEM,
-                    f"{deaths.number} workers died on rows {unit.first_row} to "
+                    f"{crashes.number} workers died on rows {unit.first_row} to "
                     f"{unit.first_row + unit.num_rows} of {unit.path}, even with every row apart; "
                     "look for a lack of memory",
                 )
-            account = self._embedded(unit, start, deaths)
+            result = self._embed(unit, start, crashes.number)
         return_freed_memory()
-        return account
+        return result.to_table()
 
-    def _embedded(self, unit: Unit, start: float, deaths: "_Deaths") -> pa.Table:
+    def _embed(self, unit: Unit, start: float, num_crashes: int) -> UnitResult:
         rows = self.job.read(unit)
-        claims = self.job.claims(unit, rows)
-        own = claims[is_own(unit, claims)]
-        texts = _texts_at(rows.row - unit.first_row, rows.texts, own["row"])
+        refs = self.job.owner_refs(unit, rows)
+        own = refs[owned_mask(unit, refs)]
+        texts = _take_texts(rows.row - unit.first_row, rows.texts, own["row"])
         with self.model_turn:
-            batch_invariant = self.encoder.batch_invariant  # of this very device, tried once
+            batch_invariant = self.encoder.batch_invariant  # measured once per device
             began = time.time()
-            documents = self._documents(unit, texts, deaths)
+            documents = self._encode(texts, num_crashes)
             seconds = time.time() - began
-        block = _block(documents, own["row"].astype(np.int64), self.job)
-        account = {
-            **self.job.account(claims, len(texts)),
-            "num_tokens": int(documents.distinct_lengths.sum()),
-            "num_unknown": documents.num_unknown_tokens,
-            "num_padding": _num_padding(documents.distinct_lengths),
-            "batch_invariant": batch_invariant,
-        }
-        # Before the vectors: what a rerun finds done it also finds accounted for.
-        self.job.keep_account(unit, account)
-        if (lent := own["row"][own["is_lent"]]).size:
-            write_block(self.job.storage, self.job.lent_name(unit.number), block.only(lent))
-        if needs_others(unit, claims, self.job.num_units):
-            write_block(self.job.storage, self.job.stash_name(unit), block)
-        else:
-            self.job.committed(unit, rows, claims, block)
-        return pa.Table.from_pylist(
-            [
-                {
-                    "unit": unit.number,
-                    **account,
-                    "model_seconds": seconds,
-                    "num_bad": len(rows.texts) - len(claims) + len(documents.reasons),
-                    "num_deaths": deaths.number,
-                    "start": start,
-                    "private_bytes": peak_private_bytes(),
-                }
-            ]
+        block = _to_block(documents, own["row"].astype(np.int64), self.job)
+        stats = replace(
+            self.job.count_rows(refs, len(texts)),
+            num_tokens=int(documents.distinct_lengths.sum()),
+            num_unknown=documents.num_unknown_tokens,
+            num_padding=_count_padding(documents.distinct_lengths),
+            batch_invariant=batch_invariant,
+        )
+        self._write(unit, rows, refs, block, stats)
+        return UnitResult(
+            unit=unit.number,
+            stats=stats,
+            model_seconds=seconds,
+            num_bad=len(rows.texts) - len(refs) + len(documents.reasons),
+            num_crashes=num_crashes,
+            start=start,
+            private_bytes=peak_private_bytes(),
         )
 
-    def _documents(self, unit: Unit, texts: list[object], deaths: "_Deaths") -> Documents:
-        if deaths.number < SUSPECT_DEATHS:
-            documents = self.setup.encode(self.encoder, texts, self.board.add)
+    def _write(
+        self, unit: Unit, rows: CorpusRows, refs: np.ndarray, block: VectorBlock, stats: UnitStats
+    ) -> None:
+        """Statistics, vectors that others use, then the part; or vectors to wait for others."""
+        job = self.job
+        # Statistics first, so that every unit that a rerun finds done has them.
+        job.write_stats(unit, stats)
+        own = refs[owned_mask(unit, refs)]
+        if (shared := own["row"][own["is_shared"]]).size:
+            write_block(job.storage, job.shared_vectors_name(unit.number), block.for_rows(shared))
+        if borrows_vectors(unit, refs, job.num_units):
+            write_block(job.storage, job.own_vectors_name(unit), block)
         else:
-            documents = without_deadly(self.setup, texts)
+            job.commit(unit, rows, refs, block)
+
+    def _encode(self, texts: list[object], num_crashes: int) -> DocumentVectors:
+        if num_crashes < SUSPECT_CRASHES:
+            documents = self.config.encode(self.encoder, texts, self.board.add)
+        else:
+            documents = encode_excluding_crashers(self.config, texts)
             self.board.add(len(texts), int(documents.distinct_lengths.sum()))
         self.board.write()
         return documents
 
 
-def _texts_at(rows: np.ndarray, texts: list, wanted: np.ndarray) -> list[object]:
+def _take_texts(rows: np.ndarray, texts: Sequence[object], wanted: np.ndarray) -> list[object]:
+    """Texts of wanted rows; `rows` are the sorted row numbers of `texts`."""
     places = np.searchsorted(rows, wanted)
     return [texts[place] for place in places.tolist()]
 
 
-def _block(documents: Documents, rows: np.ndarray, job: UnitJob) -> Block:
-    """The documents under the rows they stand in."""
-    return Block(
-        facts={
+def _to_block(documents: DocumentVectors, rows: np.ndarray, job: UnitJob) -> VectorBlock:
+    """The vectors as they are stored, by the rows of their documents."""
+    return VectorBlock(
+        columns={
             "row": rows[documents.document],
             "chunk": documents.chunk,
             "start_char": documents.start_char,
@@ -165,30 +180,30 @@ def _block(documents: Documents, rows: np.ndarray, job: UnitJob) -> Block:
             "num_tokens": documents.num_tokens,
             "num_lost_tokens": documents.num_lost_tokens,
         },
-        vectors=stored(documents.vectors, job.dtype, job.scale),
+        vectors=quantize(documents.vectors, job.dtype, job.scale),
         reasons={int(rows[number]): why for number, why in documents.reasons.items()},
     )
 
 
-def _num_padding(lengths: np.ndarray) -> int:
-    """Padding of plain batches of texts in the order they came."""
+def _count_padding(lengths: np.ndarray) -> int:
+    """Padding tokens of fixed batches of texts in input order."""
     batches = [lengths[i : i + PLAIN_BATCH] for i in range(0, len(lengths), PLAIN_BATCH)]
     return int(sum(len(batch) * batch.max() - batch.sum() for batch in batches))
 
 
-class _Deaths:
-    """How many workers died while they had this unit: marks that nobody took away."""
+class CrashCounter:
+    """Counts crashed attempts at a unit by the marker files they left."""
 
     def __init__(self, job: UnitJob, unit: Unit) -> None:
         self.storage = job.storage
         self.folder = f"{job.work}/attempts/{unit.name}"
         self.number = sum(1 for _ in self.storage.list(self.folder))
-        self.mark = f"{self.folder}/{secrets.token_hex(8)}"
-        self.storage.put(self.mark, b"")
+        self.marker = f"{self.folder}/{secrets.token_hex(8)}"
+        self.storage.put(self.marker, b"")
 
-    def __enter__(self) -> "_Deaths":
+    def __enter__(self) -> "CrashCounter":
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The worker lives: its mark goes. After success the unit has nothing to answer for."""
-        self.storage.delete([self.folder] if error[0] is None else [self.mark])
+        """Remove this attempt's marker; after success all markers of the unit."""
+        self.storage.delete([self.folder] if error[0] is None else [self.marker])

@@ -1,20 +1,20 @@
-"""Task: a corpus file without row ranges -> its Parquet copy in the job's work folder."""
+"""Task: convert a CSV or JSON lines file to Parquet in the job's work folder."""
 
 import tempfile
 from pathlib import Path
 
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.formats import TextFile, write_parquet_copy
-from sbert_core.corpus.parquet import CorruptFile
+from sbert_core.corpus.formats import ConvertedFile, write_parquet_copy
 from sbert_core.storage import storage_at
 
 
 def stage_file(
     root: str, file: CorpusFile, columns: list[str], text_columns: list[str], place: str, name: str
-) -> TextFile | CorruptFile:
-    """Copy some columns of a file of the corpus at `root`; what it holds, or why it cannot be read.
+) -> ConvertedFile | CorruptFile:
+    """Copy some columns of a file of the corpus at `root`; what it holds, or the error.
 
-    place, name: where the copy goes. text_columns: whose values are not taken for numbers or times.
+    place, name: of the copy. text_columns: those that are never parsed as numbers or times.
     """
     with tempfile.TemporaryDirectory(prefix="sbert-") as folder:
         copy = Path(folder) / "copy.parquet"

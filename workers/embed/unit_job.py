@@ -1,7 +1,8 @@
-"""What actors and tasks need to know of an embed job, and the names of its files.
+"""Settings that actors and tasks of an embed job share, and the names of its files.
 
 In:  one UnitJob for the whole job, one Unit per call.
-Out: rows read, claims found, parts written; the order of writes makes each step all or nothing.
+Out: rows read, owners of vectors found, parts written. The commit record is written last, so that
+     a unit is done or not done.
 """
 
 import json
@@ -10,22 +11,25 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sbert_core.corpus.parquet import characters_of, hashes_of
-from sbert_core.corpus.reader import Reading, Rows
+from sbert_core.choices import VectorType
+from sbert_core.corpus.parquet import count_chars, hash_texts
+from sbert_core.corpus.reader import CorpusReader, CorpusRows
 from sbert_core.corpus.units import Unit
+from sbert_core.data_file import DataFile
+from sbert_core.json_record import encode
 from sbert_core.storage import Storage, storage_at
-from sbert_core.vectors.block import FACTS, Block, read_block
+from sbert_core.vectors.block import BLOCK_COLUMNS, VectorBlock, read_block
 from sbert_core.vectors.part import (
-    Owner,
-    Part,
-    block_of_part,
-    document_hashes,
-    part_of,
+    PartTables,
+    VectorOwners,
+    build_part,
     put_table,
+    read_document_hashes,
+    read_part_block,
 )
-from sbert_core.vectors.quantize import VectorType
-from sbert_core.vectors.shuffle import read_run
-from sbert_core.vectors.text_owners import CLAIM, claims_of, records_of
+from sbert_core.vectors.shuffle import read_group
+from sbert_core.vectors.text_owners import OWNER_REF, find_owners, make_records
+from workers.embed.records import CommitRecord, UnitStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +37,14 @@ class UnitJob:
     """Everything that is the same for all units.
 
     sources: parts of earlier runs, whose vectors are reused; numbered after the units.
-    num_partitions: of the claims on disk; 0 if each unit finds its own.
+    source_paths: the corpus file of each source.
+    num_partitions: of the owner references on disk; 0 if each unit finds repeats within itself.
+    metadata: of the schema of each part.
     """
 
     out: str
     generation: str
-    reading: Reading
+    reader: CorpusReader
     num_units: int
     num_partitions: int
     sources: tuple[str, ...]
@@ -50,121 +56,140 @@ class UnitJob:
 
     @property
     def storage(self) -> Storage:
+        """Of the output."""
         return storage_at(self.out)
 
     @property
     def work(self) -> str:
+        """The work folder, below the output."""
         return f"_work/{self.generation}"
 
-    def stash_name(self, unit: Unit) -> str:
+    def own_vectors_name(self, unit: Unit) -> str:
+        """Vectors of a unit that waits for those of others."""
         return f"{self.work}/stash/{unit.name}"
 
-    def lent_name(self, unit_number: int) -> str:
+    def shared_vectors_name(self, unit_number: int) -> str:
+        """Vectors of a unit that other units use too."""
         return f"{self.work}/lent/{unit_number:06d}"
 
     def commit_name(self, unit: Unit) -> str:
+        """The commit record of a unit."""
         return f"{self.work}/commits/{unit.name}.json"
 
-    def account(self, claims: np.ndarray, num_encoded: int) -> dict[str, int]:
-        """What became of a unit's valid rows."""
-        num_reused = int((claims["owner_unit"] >= self.num_units).sum())
-        return {
-            "num_encoded": num_encoded,
-            "num_reused": num_reused,
-            "num_repeats": len(claims) - num_encoded - num_reused,
-            "num_tokens": 0,
-        }
+    def count_rows(self, refs: np.ndarray, num_encoded: int) -> UnitStats:
+        """What became of a unit's valid rows, without what the model adds."""
+        num_reused = int((refs["owner_unit"] >= self.num_units).sum())
+        return UnitStats(
+            num_encoded=num_encoded,
+            num_reused=num_reused,
+            num_repeats=len(refs) - num_encoded - num_reused,
+        )
 
-    def keep_account(self, unit: Unit, account: dict[str, int]) -> None:
+    def write_stats(self, unit: Unit, stats: UnitStats) -> None:
+        """Save the statistics of a unit."""
         name = f"{self.work}/accounts/{unit.name}.json"
-        self.storage.put(name, json.dumps(account).encode())
+        self.storage.put(name, json.dumps(encode(stats)).encode())
 
-    def read(self, unit: Unit) -> Rows:
-        """The unit's rows that belong to the job."""
-        return self.reading.read(unit.path, unit.first_row, unit.num_rows)
+    def read(self, unit: Unit) -> CorpusRows:
+        """The rows of a unit that pass the filter."""
+        return self.reader.read(unit.path, unit.first_row, unit.num_rows)
 
-    def claims(self, unit: Unit, rows: Rows) -> np.ndarray:
-        """A claim for every valid row, in order of rows."""
+    def owner_refs(self, unit: Unit, rows: CorpusRows) -> np.ndarray:
+        """The owner (OWNER_REF) of the vector of every valid row, in order of rows."""
         if self.num_partitions:
-            runs = [
-                read_run(
-                    self.storage, f"{self.work}/claims/{p:05d}", unit.number, self.num_units, CLAIM
+            groups = [
+                read_group(
+                    self.storage,
+                    f"{self.work}/claims/{p:05d}",
+                    unit.number,
+                    self.num_units,
+                    OWNER_REF,
                 )
                 for p in range(self.num_partitions)
             ]
-            claims = np.concatenate(runs)
+            refs = np.concatenate(groups)
         else:
-            claims = self._own_claims(unit, rows)
-        return claims[np.argsort(claims["row"])]
+            refs = self._find_own_owners(unit, rows)
+        ordered: np.ndarray = refs[np.argsort(refs["row"])]
+        return ordered
 
-    def _own_claims(self, unit: Unit, rows: Rows) -> np.ndarray:
+    def _find_own_owners(self, unit: Unit, rows: CorpusRows) -> np.ndarray:
         """Repeats within the unit, and vectors of the same file in earlier runs."""
-        is_valid, hashes = hashes_of(rows.texts)
+        is_valid, hashes = hash_texts(rows.texts)
         row = rows.row - unit.first_row
-        num_chars = characters_of(rows.texts)
-        records = [records_of(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])]
+        num_chars = count_chars(rows.texts)
+        records = [make_records(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])]
         for number, (name, path) in enumerate(zip(self.sources, self.source_paths, strict=True)):
             if path == unit.path:
-                place, old_hashes, _ = document_hashes(self.storage, name)
-                records.append(records_of(old_hashes, self.num_units + number, place))
-        return claims_of(np.concatenate(records), self.num_units)[1]
+                place, old_hashes, _ = read_document_hashes(self.storage, name)
+                records.append(make_records(old_hashes, self.num_units + number, place))
+        return find_owners(np.concatenate(records), self.num_units)[1]
 
-    def block(self, number: int, unit: Unit, own: Block) -> Block:
-        """Vectors of another unit or of an earlier part, by its number; `own` are this unit's."""
+    def empty_block(self, dim: int) -> VectorBlock:
+        """A block without vectors."""
+        columns = {name: np.empty(0, np.int64) for name in BLOCK_COLUMNS}
+        return VectorBlock(columns, np.empty((0, dim), self.dtype.value), {})
+
+    def block(self, number: int, unit: Unit, own: VectorBlock) -> VectorBlock:
+        """Vectors of a unit or of an earlier part, by its number; `own` are those of `unit`."""
         if number == unit.number:
             return own
         if number >= self.num_units:
-            return block_of_part(self.storage, self.sources[number - self.num_units])
-        return read_block(self.storage, self.lent_name(number))
+            return read_part_block(self.storage, self.sources[number - self.num_units])
+        return read_block(self.storage, self.shared_vectors_name(number))
 
-    def committed(self, unit: Unit, rows: Rows, claims: np.ndarray, own: Block) -> dict:
-        """Write the unit's part and its commit record; the record says that all is there."""
-        owner = Owner(claims["owner_unit"], claims["owner_row"], claims["occurrence"])
+    def commit(
+        self, unit: Unit, rows: CorpusRows, refs: np.ndarray, own: VectorBlock
+    ) -> CommitRecord:
+        """Write the unit's part and quarantine, then its commit record.
+
+        refs: owners of the vectors of valid rows. own: vectors that this unit has encoded.
+        """
+        owner = VectorOwners(refs["owner_unit"], refs["owner_row"], refs["occurrence"])
         numbers = np.unique(owner.unit).tolist() or [unit.number]
         blocks = ((number, self.block(number, unit, own)) for number in numbers)
-        part = part_of(rows, owner, blocks, unit=unit.place, has_chunks=self.has_chunks)
-        return self._write(unit, len(rows), part)
+        part = build_part(rows, owner, blocks, unit=unit.place, has_chunks=self.has_chunks)
+        return self._write_commit(unit, len(rows), part)
 
-    def _write(self, unit: Unit, num_rows: int, part: Part) -> dict:
-        record = {
-            "unit": unit.number,
-            "file": unit.path,
-            "first_row": unit.first_row,
-            "num_rows": unit.num_rows,
-            "rows_in": num_rows,
-            "documents": part.num_documents,
-            "truncated": int(np.sum(part.table["truncated"].to_numpy())),
-            "lost_tokens": int(part.table["num_lost_tokens"].to_numpy().sum()),
-            "tokens": int(part.table["num_tokens"].to_numpy().sum()),
-            "data": self._put("data", unit.name, part.table),
-            "quarantine": self._put("_quarantine", unit.name, part.quarantine)
+    def _write_commit(self, unit: Unit, num_rows: int, part: PartTables) -> CommitRecord:
+        record = CommitRecord(
+            unit=unit.number,
+            file=unit.path,
+            first_row=unit.first_row,
+            num_rows=unit.num_rows,
+            rows_in=num_rows,
+            documents=part.num_documents,
+            truncated=int(np.sum(part.table["truncated"].to_numpy())),
+            lost_tokens=int(part.table["num_lost_tokens"].to_numpy().sum()),
+            tokens=int(part.table["num_tokens"].to_numpy().sum()),
+            data=self._put("data", unit.name, part.table),
+            quarantine=self._put("_quarantine", unit.name, part.quarantine)
             if part.quarantine.num_rows
             else None,
-        }
-        self.storage.put(self.commit_name(unit), json.dumps(record).encode())
+        )
+        self.storage.put(self.commit_name(unit), record.to_json())
         return record
 
-    def empty(self, dim: int, types: dict[str, pa.DataType]) -> dict:
-        """A part without rows, so that readers of an empty artifact find its columns.
+    def write_empty_part(self, dim: int, types: dict[str, pa.DataType]) -> DataFile:
+        """Write a part without rows, so that readers of an empty artifact find its columns.
 
-        types: of ids and carried columns.
+        types: of the id (`id`) and of carried columns.
         """
-        vectors = np.empty((0, dim), self.dtype.value)
-        block = Block({name: np.empty(0, np.int64) for name in FACTS}, vectors, {})
-        rows = Rows(
+        block = self.empty_block(dim)
+        rows = CorpusRows(
             path="",
             row=np.empty(0, np.int64),
             ids=pa.array([], types["id"]),
             texts=[],
-            carried={name: pa.array([], types[name]) for name in self.reading.carry},
+            carried={name: pa.array([], types[name]) for name in self.reader.carry},
         )
         none = np.empty(0, np.int64)
-        owner = Owner(none, none, none)
-        part = part_of(rows, owner, [(0, block)], unit="", has_chunks=self.has_chunks)
+        owner = VectorOwners(none, none, none)
+        part = build_part(rows, owner, [(0, block)], unit="", has_chunks=self.has_chunks)
         return self._put("data", "000000", part.table)
 
-    def corrupt(self, reasons: dict[str, str]) -> dict:
-        """A quarantine of whole files."""
+    def write_corrupt_files(self, reasons: dict[str, str]) -> DataFile:
+        """Write the quarantine of whole files. reasons: by path."""
         table = pa.table(
             {
                 "id": pa.nulls(len(reasons), pa.string()),
@@ -176,17 +201,18 @@ class UnitJob:
         )
         return self._put("_quarantine", "files", table)
 
-    def _put(self, folder: str, label: str, table: pa.Table) -> dict:
+    def _put(self, folder: str, label: str, table: pa.Table) -> DataFile:
         name = f"{folder}/{self.generation}/{label}"
         return put_table(self.storage, name, table, self.metadata)
 
 
-def is_own(unit: Unit, claims: np.ndarray) -> np.ndarray:
-    """Which valid rows this unit must encode."""
-    return (claims["owner_unit"] == unit.number) & (claims["owner_row"] == claims["row"])
+def owned_mask(unit: Unit, refs: np.ndarray) -> np.ndarray:
+    """True for each valid row whose text this unit must encode."""
+    mask: np.ndarray = (refs["owner_unit"] == unit.number) & (refs["owner_row"] == refs["row"])
+    return mask
 
 
-def needs_others(unit: Unit, claims: np.ndarray, num_units: int) -> bool:
-    """Does the unit borrow from units of this run?"""
-    owner = claims["owner_unit"]
+def borrows_vectors(unit: Unit, refs: np.ndarray, num_units: int) -> bool:
+    """Whether the unit needs vectors of other units of this run."""
+    owner = refs["owner_unit"]
     return bool(((owner != unit.number) & (owner < num_units)).any())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sbert_core.storage import LocalStorage
-from workers.common.model_cache import fetched
+from workers.common.model_cache import fetch_model
 
 NOBODY = 65534
 PLACE = "s3://models/one"
@@ -43,19 +43,19 @@ def copies_in(shared: Path) -> Path:
 
 
 def test_model_copy_is_whole_private_and_made_once(shared, store, monkeypatch):
-    folder = fetched(PLACE)
+    folder = fetch_model(PLACE)
     assert contents(folder) == FILES
     assert Path(folder).parent == copies_in(shared)
     assert copies_in(shared).stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(store, "read", lambda name: pytest.fail("read again"))
-    assert fetched(PLACE) == folder
+    assert fetch_model(PLACE) == folder
 
 
 def test_model_copy_of_a_changed_model_holds_nothing_of_the_old_one(shared, store):
-    first = fetched(PLACE)
+    first = fetch_model(PLACE)
     (store.root / "model.safetensors").unlink()
     (store.root / "model-1-of-1.safetensors").write_bytes(b"new weights")
-    second = fetched(PLACE)
+    second = fetch_model(PLACE)
     assert contents(second) == {
         **{name: FILES[name] for name in ("config.json", "1_Pooling/config.json")},
         "model-1-of-1.safetensors": b"new weights",
@@ -64,10 +64,10 @@ def test_model_copy_of_a_changed_model_holds_nothing_of_the_old_one(shared, stor
 
 
 def test_model_copy_with_a_file_missing_is_made_again(shared, store):
-    folder = Path(fetched(PLACE))
+    folder = Path(fetch_model(PLACE))
     (folder / "1_Pooling/config.json").unlink()
     (folder / "model.safetensors").write_bytes(b"wei")
-    assert contents(fetched(PLACE)) == FILES
+    assert contents(fetch_model(PLACE)) == FILES
 
 
 def test_model_copy_that_breaks_off_leaves_nothing(shared, store, monkeypatch):
@@ -81,9 +81,9 @@ def test_model_copy_that_breaks_off_leaves_nothing(shared, store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(store, "read", broken)
         with pytest.raises(OSError, match="the network is gone"):
-            fetched(PLACE)
+            fetch_model(PLACE)
     assert [path for path in copies_in(shared).iterdir() if path.is_dir()] == []
-    assert contents(fetched(PLACE)) == FILES
+    assert contents(fetch_model(PLACE)) == FILES
 
 
 def link_to_a_folder(copies: Path, elsewhere: Path) -> None:
@@ -132,7 +132,7 @@ def test_model_copy_refuses_a_place_that_is_not_ours_alone(prepare, shared, stor
     (elsewhere / "victim").write_bytes(b"precious")
     prepare(copies_in(shared), elsewhere)
     with pytest.raises(ValueError, match=re.escape(str(copies_in(shared)))) as refusal:
-        fetched(PLACE)
+        fetch_model(PLACE)
     assert "\n" not in str(refusal.value)
     assert contents(str(elsewhere)) == {"victim": b"precious"}
     if copies_in(shared).is_dir() and not copies_in(shared).is_symlink():

@@ -1,0 +1,299 @@
+"""Scan, actor and fill of `sbert embed` as plain calls, against an encoder and a dictionary."""
+
+import errno
+from dataclasses import asdict, replace
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.ray_kv import ray_kv as ray_kv
+
+from sbert_core.choices import LongTexts, VectorType
+from sbert_core.corpus.reader import CorpusReader, IdKind
+from sbert_core.corpus.units import Unit, unit_ranges
+from sbert_core.encoder import Encoder
+from sbert_core.encoder.documents import encode_documents
+from sbert_core.errors import InvalidInput
+from sbert_core.vectors.block import vector_matrix
+from workers.common.errors import raise_error_rows
+from workers.embed.actor import MAX_CRASHES, EncoderConfig, UnitEmbedder
+from workers.embed.fill import fill_unit
+from workers.embed.records import UnitResult, read_commits, read_stats
+from workers.embed.scan import Shuffle, assign_owners, scan_source, scan_units
+from workers.embed.unit_job import UnitJob
+
+PARTITIONS = 3
+CORPUS = {
+    "a.parquet": ["one word", "two words", None, "one word", "how are you", " ", "there"],
+    "b.parquet": ["there", "one word", "which way", "", "two words", "which way", "so"],
+    "c.parquet": ["so", "so", "there", "one word"],
+}
+LONG_TEXT = " ".join(["the other time you said that all of them"] * 12)
+
+
+@pytest.fixture(scope="module")
+def encoder(bert_folder) -> Encoder:
+    return Encoder.load(bert_folder)
+
+
+@pytest.fixture
+def make_job(tmp_path):
+    """corpus -> its units and an UnitJob in a folder below tmp_path; nothing is scanned."""
+
+    def make(corpus, name="out", rows=3, **changes):
+        folder = tmp_path / name
+        places = []
+        for path, texts in corpus.items():
+            folder.joinpath("corpus").mkdir(parents=True, exist_ok=True)
+            ids = [f"{path[0]}{n}" for n in range(len(texts))]
+            table = pa.table({"id": ids, "text": pa.array(texts, pa.string())})
+            pq.write_table(table, folder / "corpus" / path)
+            places += unit_ranges(path, len(texts), rows)
+        units = [Unit(number, *place) for number, place in enumerate(places)]
+        reader = CorpusReader(
+            root=str(folder / "corpus"),
+            template="{text}",
+            id_kind=IdKind.COLUMN,
+            id_column="id",
+            carry={},
+            where=None,
+            partition_types={},
+            staged={},
+        )
+        job = UnitJob(
+            out=str(tmp_path / "artifact"),
+            generation=name,
+            reader=reader,
+            num_units=len(units),
+            num_partitions=PARTITIONS,
+            sources=(),
+            source_paths=(),
+            dtype=VectorType.FLOAT32,
+            scale=None,
+            has_chunks=False,
+            metadata={},
+        )
+        return units, replace(job, **changes)
+
+    return make
+
+
+def scan(units, job, with_ids=True):
+    """Scan units, two at a time, and the job's sources; the counts and the partitions."""
+    shuffle = Shuffle(
+        place=job.out, folder=job.work, num_partitions=PARTITIONS, with_texts=True,
+        with_ids=with_ids,
+    )  # fmt: skip
+    counts, names = [], []
+    for path in dict.fromkeys(unit.path for unit in units):
+        own = [unit for unit in units if unit.path == path]
+        counts += scan_units(job.reader, own, shuffle)
+        names.append(own[0].name)
+    for number, source in enumerate(job.sources, start=job.num_units):
+        scan_source(job.out, source, number, None, None, shuffle)
+        names.append(f"source-{number:06d}")
+    return counts, [assign_owners(shuffle, names, p, job.num_units) for p in range(PARTITIONS)]
+
+
+def config_of(encoder, folder, long=LongTexts.TRUNCATE):
+    return EncoderConfig(
+        model=str(folder),
+        recipe=encoder.recipe(prompt="", long=long),
+        prompt="",
+        long=long,
+        max_length=encoder.max_length,
+        truncate_dim=None,
+        token_budget=None,
+        precision=encoder.precision,
+        threads=1,
+    )
+
+
+def call(embedder, unit) -> UnitResult:
+    table = embedder(pa.Table.from_pylist([asdict(unit)]))
+    raise_error_rows(table)
+    [result] = UnitResult.from_table(table)
+    return result
+
+
+def embed_all(units, job, config, dim) -> list[UnitResult]:
+    """Pass 1 over the units that own a text, in reverse order, then pass 2."""
+    counts, partitions = scan(units, job)
+    own_rows = sum(partition.own_rows for partition in partitions)
+    if not job.num_partitions:  # each unit finds repeats within itself
+        own_rows = {count.unit: count.num_valid for count in counts}
+    embedder = UnitEmbedder(job, config, job.generation)
+    results = [call(embedder, unit) for unit in reversed(units) if own_rows[unit.number]]
+    done = {record.unit for record in read_commits(job.storage, job.work)}
+    for unit in units:
+        if unit.number not in done:
+            fill_unit(job, dim, unit)
+    return results
+
+
+def parts(job):
+    """All rows of data and quarantine, in order of units."""
+    records = sorted(read_commits(job.storage, job.work), key=lambda record: record.unit)
+    data = [pq.read_table(f"{job.out}/{record.data.path}") for record in records]
+    bad = [pq.read_table(f"{job.out}/{r.quarantine.path}") for r in records if r.quarantine]
+    return pa.concat_tables(data), pa.concat_tables(bad) if bad else None
+
+
+def usable(corpus):
+    """File, row and text of every row that gets a vector."""
+    rows = [(path, n, text) for path, texts in corpus.items() for n, text in enumerate(texts)]
+    return [row for row in rows if row[2] and row[2].strip()]
+
+
+def unit_at(units, path, row) -> int:
+    return next(u.number for u in units if u.path == path and 0 <= row - u.first_row < u.num_rows)
+
+
+def test_scan_counts_and_owners_are_those_of_a_dictionary(make_job):
+    units, job = make_job(CORPUS)
+    counts, partitions = scan(units, job)
+    rows = usable(CORPUS)
+    assert [count.unit for count in counts] == [unit.number for unit in units]
+    assert sum(count.num_rows for count in counts) == sum(map(len, CORPUS.values()))
+    assert sum(count.num_valid for count in counts) == len(rows)
+    assert sum(count.num_chars for count in counts) == sum(len(text) for *_, text in rows)
+    owners: dict[str, int] = {}
+    num_borrowed = [0] * len(units)
+    for path, row, text in rows:
+        unit = unit_at(units, path, row)
+        num_borrowed[unit] += owners.setdefault(text, unit) != unit
+    own = [[text for text, owner in owners.items() if owner == unit.number] for unit in units]
+    assert sum(p.own_rows for p in partitions).tolist() == [len(texts) for texts in own]
+    assert sum(p.own_chars for p in partitions).tolist() == [sum(map(len, texts)) for texts in own]
+    assert sum(p.num_borrowed for p in partitions).tolist() == num_borrowed
+    assert sum(p.num_distinct for p in partitions) == len(owners)
+    assert sum(p.num_reused for p in partitions) == 0
+    assert not any(p.repeated_ids for p in partitions)
+
+
+def test_scan_finds_ids_that_occur_twice(make_job, tmp_path):
+    units, job = make_job(CORPUS)
+    ids = [*(f"b{n}" for n in range(6)), "a2"]
+    table = pa.table({"id": ids, "text": pa.array(CORPUS["b.parquet"], pa.string())})
+    pq.write_table(table, tmp_path / "out/corpus/b.parquet")
+    _, partitions = scan(units, job)
+    [repeated] = [p.repeated_ids for p in partitions if p.repeated_ids]
+    assert repeated == [(0, 2), (5, 0)]
+
+
+def test_scan_refuses_a_row_without_an_id(make_job, tmp_path):
+    units, job = make_job({"a.parquet": ["one", "two"]})
+    table = pa.table({"id": pa.array(["a", None]), "text": ["one", "two"]})
+    pq.write_table(table, tmp_path / "out/corpus/a.parquet")
+    with pytest.raises(InvalidInput):
+        scan(units, job)
+
+
+@pytest.mark.parametrize("is_global", [True, False], ids=["corpus", "unit"])
+def test_units_hold_each_row_with_the_vector_of_its_text(
+    is_global, make_job, encoder, bert_folder, ray_kv
+):
+    units, job = make_job(CORPUS, num_partitions=PARTITIONS if is_global else 0)
+    results = embed_all(units, job, config_of(encoder, bert_folder), encoder.dim)
+    table, quarantine = parts(job)
+    rows = usable(CORPUS)
+    found = zip(table["file"].to_pylist(), table["row"].to_pylist(), strict=True)
+    assert list(found) == [row[:2] for row in rows]
+    assert table["id"].to_pylist() == [f"{path[0]}{row}" for path, row, _ in rows]
+    want = np.concatenate([encode_documents(encoder, [text]).vectors for *_, text in rows])
+    np.testing.assert_allclose(vector_matrix(table["vector"]), want, atol=1e-6)
+    reasons = dict(zip(quarantine["id"].to_pylist(), quarantine["reason"].to_pylist(), strict=True))
+    assert reasons == {"a2": "null", "a5": "blank", "b3": "empty"}
+    stats = read_stats(job.storage, job.work)
+    num_distinct = len({text for *_, text in rows})
+    num_encoded = sum(s.num_encoded for s in stats)
+    assert num_encoded == num_distinct if is_global else num_encoded > num_distinct
+    assert num_encoded + sum(s.num_repeats for s in stats) == len(rows)
+    assert num_encoded == sum(result.stats.num_encoded for result in results)
+    assert len(stats) == len(units)
+
+
+def test_chunks_of_long_documents_are_those_of_the_encoder(make_job, encoder, bert_folder, ray_kv):
+    corpus = {"a.parquet": ["so", LONG_TEXT], "b.parquet": [LONG_TEXT, "there"]}
+    units, job = make_job(corpus, rows=1, has_chunks=True)
+    config = config_of(encoder, bert_folder, LongTexts.CHUNKS)
+    embed_all(units, job, config, encoder.dim)
+    table, _ = parts(job)
+    texts = [text for *_, text in usable(corpus)]
+    want = [encode_documents(encoder, [text], long=LongTexts.CHUNKS) for text in texts]
+    assert len(want[1].vectors) > 1
+    vectors = np.concatenate([documents.vectors for documents in want])
+    np.testing.assert_allclose(vector_matrix(table["vector"]), vectors, atol=1e-6)
+    ends = chain.from_iterable(documents.end_char.tolist() for documents in want)
+    assert table["end_char"].to_pylist() == list(ends)
+    numbers = chain.from_iterable(range(len(documents.vectors)) for documents in want)
+    assert table["chunk"].to_pylist() == list(numbers)
+
+
+def test_vectors_of_earlier_parts_are_reused(make_job, encoder, bert_folder, ray_kv):
+    units, job = make_job({"a.parquet": CORPUS["a.parquet"]}, name="old")
+    config = config_of(encoder, bert_folder)
+    embed_all(units, job, config, encoder.dim)
+    old, _ = parts(job)
+    records = read_commits(job.storage, job.work)
+    known = set(old["content_hash"].to_pylist())
+    units, job = make_job(
+        CORPUS,
+        name="new",
+        sources=tuple(record.data.path for record in records),
+        source_paths=tuple(record.file for record in records),
+    )
+    embed_all(units, job, config, encoder.dim)
+    table, _ = parts(job)
+    want = np.concatenate(
+        [encode_documents(encoder, [text]).vectors for *_, text in usable(CORPUS)]
+    )
+    np.testing.assert_allclose(vector_matrix(table["vector"]), want, atol=1e-6)
+    stats = read_stats(job.storage, job.work)
+    hashes = table["content_hash"].to_pylist()
+    assert sum(s.num_reused for s in stats) == sum(value in known for value in hashes)
+    assert sum(s.num_encoded for s in stats) == len(set(hashes) - known)
+
+
+def test_actor_counts_crashes_by_markers_and_removes_them_after_success(
+    make_job, encoder, bert_folder, ray_kv
+):
+    [unit], job = make_job({"a.parquet": ["one", "two"]})
+    scan([unit], job)
+    folder = f"{job.work}/attempts/{unit.name}"
+    job.storage.put(f"{folder}/crashed", b"")
+    embedder = UnitEmbedder(job, config_of(encoder, bert_folder), "run")
+    result = call(embedder, unit)
+    assert (result.num_crashes, result.stats.num_encoded, result.num_bad) == (1, 2, 0)
+    assert list(job.storage.list(folder)) == []
+
+
+def test_actor_gives_up_on_a_unit_that_crashed_too_often(make_job, encoder, bert_folder, ray_kv):
+    [unit], job = make_job({"a.parquet": ["one"]})
+    folder = f"{job.work}/attempts/{unit.name}"
+    for number in range(MAX_CRASHES):
+        job.storage.put(f"{folder}/{number}", b"")
+    embedder = UnitEmbedder(job, config_of(encoder, bert_folder), "run")
+    with pytest.raises(OSError) as caught:
+        call(embedder, unit)
+    assert caught.value.errno == errno.ENOMEM
+    assert len(list(job.storage.list(folder))) == MAX_CRASHES
+
+
+def test_actor_that_crashed_while_loading_too_often_loads_nothing(
+    make_job, encoder, bert_folder, ray_kv
+):
+    [unit], job = make_job({"a.parquet": ["one"]})
+    ray_kv.values[b"run-start/actor-1"] = str(MAX_CRASHES).encode()
+    embedder = UnitEmbedder(job, config_of(encoder, "/nowhere"), "run")
+    with pytest.raises(OSError) as caught:
+        call(embedder, unit)
+    assert caught.value.errno == errno.ENOMEM
+
+
+def test_actor_refuses_a_model_of_another_recipe(make_job, encoder, plain_encoder_folder, ray_kv):
+    _, job = make_job({"a.parquet": ["one"]})
+    with pytest.raises(ValueError):
+        UnitEmbedder(job, config_of(encoder, plain_encoder_folder("roberta")), "run")
