@@ -1,35 +1,35 @@
-"""Columns of a corpus in their roles: text, id, payload.
+"""Which columns of a corpus are text, id and payload.
 
-In:  the spec, and the schema of one file after the other.
-Out: which column is the id, and the types all files must share; a file that differs is named.
+In:  the spec, and the schemas of files.
+Out: the id column, and the types all files must share; ValueError with the file that differs.
 """
 
 import pyarrow as pa
 
-from pipelines.artifacts.manifest import Manifest
+from pipelines.artifacts.manifest import VectorsManifest
 from pipelines.embed.spec import EmbedSpec
 from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.formats import TextFile, refuse_missing
-from sbert_core.corpus.parquet import is_text
+from sbert_core.corpus.formats import ConvertedFile, check_columns
+from sbert_core.corpus.parquet import is_text_type
 from sbert_core.corpus.reader import IdKind
-from sbert_core.corpus.row_filter import Where
+from sbert_core.corpus.row_filter import RowFilter
 
 
-class Roles:
-    """Which columns make text, id and payload, checked file by file.
+class ColumnMapping:
+    """Which columns are text, id and payload, checked file by file.
 
-    types: of the id and carried columns, as Arrow spells them. schema: the same as Arrow has them;
-    without fields where no file was looked at.
+    types: of the id and carried columns, as Arrow spells them. schema: the same as Arrow types;
+    without fields before the first file. first: the file that has set the types.
     """
 
     def __init__(
-        self, spec: EmbedSpec, partition_types: dict[str, str], current: Manifest | None
+        self, spec: EmbedSpec, partition_types: dict[str, str], current: VectorsManifest | None
     ) -> None:
         self.spec = spec
         self.partition_types = partition_types
         self.text_columns = list(dict.fromkeys(FIELD.findall(spec.template)))
-        self.where = Where(spec.where) if spec.where else None
+        self.where = RowFilter(spec.where) if spec.where else None
         self.first: str | None = None
         self.types: dict[str, str] = {}
         self.schema = pa.schema([])
@@ -37,14 +37,15 @@ class Roles:
         self.id_kind = IdKind.CONTENT if spec.id else IdKind.COLUMN
         if current is not None:
             self.first = "the last run"
-            self.types = dict(current.made_from["types"])
-            self.id_kind = IdKind(current.made_from["id"])
-            self.id_column = current.made_from["id_column"]
+            self.types = dict(current.inputs.types)
+            self.id_kind = IdKind(current.inputs.id)
+            self.id_column = current.inputs.id_column
 
-    def check(self, file: CorpusFile, schema: pa.Schema, text: TextFile | None) -> None:
-        """Columns exist and have the types of the first file.
+    def check(self, file: CorpusFile, schema: pa.Schema, text: ConvertedFile | None) -> None:
+        """ValueError if a column is missing or has another type than in the first file.
 
-        schema: of the file or its copy. text: what was copied; without rows it has no types.
+        schema: of the file or its copy. text: what was copied, None for Parquet; a text file
+        without rows has no types.
         """
         names = [*(schema.names if text is None else text.names), *self.partition_types]
         if self.first is None and self.spec.id_column is None and not self.spec.id:
@@ -54,20 +55,20 @@ class Roles:
         wanted = [*self.text_columns, *carried, *(self.where.columns if self.where else ())]
         wanted += [self.id_column] if self.id_column is not None else []
         if text is None or text.num_rows:
-            refuse_missing(file, wanted, names)
+            check_columns(file, wanted, names)
             self._check_types(file, schema)
         elif text.names:
-            refuse_missing(file, wanted, names)
+            check_columns(file, wanted, names)
 
     def _check_types(self, file: CorpusFile, schema: pa.Schema) -> None:
         found = {field.name: field.type for field in schema}
         found |= {name: pa.type_for_alias(kind) for name, kind in self.partition_types.items()}
         if self.where is not None:
-            nobody = {name: pa.array([], found[name]) for name in self.where.columns}
-            self.where.mask(nobody, f"{file.path}: where")
+            no_rows = {name: pa.array([], found[name]) for name in self.where.columns}
+            self.where.mask(no_rows, f"{file.path}: where")
         for name in self.text_columns:
-            if not is_text(found[name]):
-                others = ", ".join(n for n, kind in found.items() if is_text(kind)) or "none"
+            if not is_text_type(found[name]):
+                others = ", ".join(n for n, kind in found.items() if is_text_type(kind)) or "none"
                 raise ValueError(
                     f"column {name!r} of {file.path} holds {found[name]}, not text; "
                     f"text columns are: {others}"
@@ -78,7 +79,7 @@ class Roles:
         self._compare(file, kinds)
 
     def _compare(self, file: CorpusFile, kinds: dict[str, pa.DataType]) -> None:
-        """All files have the types of the first."""
+        """Compare types with those of the first file."""
         types = {name: str(kind) for name, kind in kinds.items()}
         self.schema = self.schema if len(self.schema) else pa.schema(kinds)
         if self.first is None:

@@ -1,7 +1,7 @@
-"""The embed job's work on Ray: which tasks and actors run, on what resources, how errors come back.
+"""Run the tasks and actors of the embed job on Ray.
 
-In:  units and what workers need to know of the job.
-Out: their counts. Everything else is in files.
+In:  units and the settings that workers share.
+Out: counts and results of units. Everything else is in files.
 """
 
 import contextlib
@@ -10,53 +10,54 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import ray
-from ray.data import ActorPoolStrategy, DataContext
+from ray.data import ActorPoolStrategy, DataContext, Dataset
 
-from pipelines.embed.model import PinnedModel
-from pipelines.embed.plan import Plan
+from pipelines.embed.model import ResolvedModel
+from pipelines.embed.plan_record import Plan, ScanCounts
 from pipelines.embed.spec import EmbedSpec
-from pipelines.runtime.capacity import wait_for_room
+from pipelines.embed.staging import StageCall
+from pipelines.runtime.capacity import wait_for_capacity
 from pipelines.runtime.metrics import observe
-from pipelines.runtime.progress import Speeds, polled, progress
+from pipelines.runtime.progress import SpeedLog, poll_progress, progress
 from pipelines.runtime.session import is_embedded, job_session
-from pipelines.runtime.shutdown import stop_if_told
+from pipelines.runtime.shutdown import raise_if_requested
 from pipelines.runtime.tasks import as_they_come, in_order
-from pipelines.runtime.watchdog import ended_if_still
-from sbert_core.corpus.formats import TextFile
-from sbert_core.corpus.parquet import CorruptFile
-from sbert_core.corpus.reader import Reading
+from pipelines.runtime.watchdog import terminate_if_stalled
+from sbert_core.corpus.errors import CorruptFile
+from sbert_core.corpus.formats import ConvertedFile
+from sbert_core.corpus.reader import CorpusReader
 from sbert_core.corpus.units import Unit
-from sbert_core.errors import InputRefused
+from sbert_core.errors import InvalidInput
 from sbert_core.storage import Storage, storage_at
 from workers.common.errors import raise_error_rows
-from workers.embed.actor import EncoderSetup, UnitEmbedder
+from workers.embed.actor import EncoderConfig, UnitEmbedder
 from workers.embed.fill import fill_unit
-from workers.embed.scan import PartitionCount, Shuffle, scan_source, scan_units, settle
+from workers.embed.records import UnitResult
+from workers.embed.scan import PartitionOwners, Shuffle, assign_owners, scan_source, scan_units
 from workers.embed.staging import stage_file
 from workers.embed.unit_job import UnitJob
 
 log = logging.getLogger(__name__)
 
 SCAN_ROWS = 1_000_000
-# Ray Data tries a unit again without end; the workers themselves count their deaths and give up.
-# An actor whose start fails with an error is counted here.
+# Ray Data retries a unit without limit; the workers count crashes and give up themselves.
+# This limits actors whose constructor raises.
 MAX_START_DEATHS = 5
 IN_FLIGHT = 2  # units of an actor: one has the model, the other reads or writes
 
 
-class Fleet(contextlib.ExitStack):
-    """A Ray that is joined or started when the first task needs it, and left at the end."""
+class EmbedExecutor(contextlib.ExitStack):
+    """Runs the steps of the job. Ray is started or joined by the first task, and left on exit."""
 
     def __init__(self, spec: EmbedSpec) -> None:
         super().__init__()
         self.spec = spec
         self.num_actors = 0
         self.num_done = 0
-        self.speeds = Speeds()
+        self.speeds = SpeedLog()
         self._is_connected = False
 
     def _connect(self) -> None:
@@ -70,25 +71,29 @@ class Fleet(contextlib.ExitStack):
 
     # -- before the model ------------------------------------------------------------------------
 
-    def stage(self, calls: list[tuple]) -> list[TextFile | CorruptFile]:
-        """Rewrite files as Parquet; what each holds, or why it cannot be read."""
+    def stage(self, calls: list[StageCall]) -> list[ConvertedFile | CorruptFile]:
+        """Convert text files to Parquet; what each holds, or why it cannot be read."""
         self._connect()
         return in_order(stage_file, calls)
 
     def scan(
         self,
         plan: Plan,
-        reading: Reading,
+        reader: CorpusReader,
         shuffle: Shuffle,
         out: str,
-    ) -> dict[str, Any]:
-        """Hash all texts and ids, and settle who encodes what. Returns the fields of Counts."""
+    ) -> ScanCounts:
+        """Hash all texts and ids, and assign the owner of each vector.
+
+        out: URI of the output, which holds the parts of earlier runs. InvalidInput for an id that
+        occurs twice.
+        """
         self._connect()
         spans = _spans(plan.new_units)
         total = sum(unit.num_rows for span in spans for unit in span)
         counts = []
         with progress("scan", total) as advance:
-            calls = [(reading, span, shuffle) for span in spans]
+            calls = [(reader, span, shuffle) for span in spans]
             for _, found in as_they_come(scan_units, calls):
                 counts += found
                 advance(sum(count.num_rows for count in found), 0)
@@ -101,31 +106,31 @@ class Fleet(contextlib.ExitStack):
             sources.append((out, name, number, unit, bad, shuffle))
         in_order(scan_source, sources)
         names += [f"source-{source[2]:06d}" for source in sources]
-        partitions = list(range(shuffle.num_partitions))
-        settled: list[PartitionCount] = in_order(
-            settle, [(shuffle, names, p, len(plan.units)) for p in partitions]
+        partitions: list[PartitionOwners] = in_order(
+            assign_owners,
+            [(shuffle, names, p, len(plan.units)) for p in range(shuffle.num_partitions)],
         )
-        _refuse_repeated_ids(plan, reading, settled)
-        own_rows = sum((s.own_rows for s in settled), np.zeros(len(plan.units), np.int64))
-        own_chars = sum((s.own_chars for s in settled), np.zeros(len(plan.units), np.int64))
+        _refuse_repeated_ids(plan, reader, partitions)
+        own_rows = sum((s.own_rows for s in partitions), np.zeros(len(plan.units), np.int64))
+        own_chars = sum((s.own_chars for s in partitions), np.zeros(len(plan.units), np.int64))
         if not shuffle.with_texts:  # each unit finds its own repeats; all may be its own
             for count in counts:
                 own_rows[count.unit], own_chars[count.unit] = count.num_valid, count.num_chars
         storage_at(shuffle.place).delete([f"{shuffle.folder}/{kind}" for kind in ("texts", "ids")])
-        return {
-            "rows_in": {count.unit: count.num_rows for count in counts},
-            "own_rows": {n: int(rows) for n, rows in enumerate(own_rows)},
-            "own_chars": {n: int(chars) for n, chars in enumerate(own_chars)},
-            "num_valid": sum(count.num_valid for count in counts),
-            "num_chars": sum(count.num_chars for count in counts),
-            "num_distinct": sum(s.num_distinct for s in settled),
-            "num_reused": sum(s.num_reused for s in settled),
-        }
+        return ScanCounts(
+            rows_in={count.unit: count.num_rows for count in counts},
+            own_rows={n: int(rows) for n, rows in enumerate(own_rows)},
+            own_chars={n: int(chars) for n, chars in enumerate(own_chars)},
+            num_valid=sum(count.num_valid for count in counts),
+            num_chars=sum(count.num_chars for count in counts),
+            num_distinct=sum(s.num_distinct for s in partitions),
+            num_reused=sum(s.num_reused for s in partitions),
+        )
 
     # -- the model -------------------------------------------------------------------------------
 
-    def place_model(self, model: PinnedModel, storage: Storage, work: str) -> str:
-        """Where actors find the pinned model: its folder, or a copy beside the output's objects."""
+    def place_model(self, model: ResolvedModel, storage: Storage, work: str) -> str:
+        """Where actors load the model from: its folder, or a copy in the bucket of the output."""
         if "://" not in storage.uri:
             return model.folder
         for path in Path(model.folder).rglob("*"):
@@ -135,34 +140,36 @@ class Fleet(contextlib.ExitStack):
         return f"{storage.uri}/{work}/model"
 
     def embed(
-        self, units: list[Unit], num_rows: int, num_tokens: int, job: UnitJob, setup: EncoderSetup
-    ) -> list[dict[str, Any]]:
-        """Pass 1 on warm actors; progress comes from a board they write on.
+        self, units: list[Unit], num_rows: int, num_tokens: int, job: UnitJob, config: EncoderConfig
+    ) -> list[UnitResult]:
+        """Pass 1: encode units on warm actors, which report through the progress board.
 
-        num_tokens: about how many; the time that is left follows from them.
+        num_rows, num_tokens: to encode; the second is an estimate, for the time that is left.
         """
         self._connect()
         num_gpus = self._gpus_per_actor()
-        wait_for_room({"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)})
+        wait_for_capacity(
+            {"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)}
+        )
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         with (
             progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance,
-            polled(job.generation, self.speeds.beside(advance)),
-            ended_if_still(self._progress),
+            poll_progress(job.generation, self.speeds.record(advance)),
+            terminate_if_stalled(self._progress),
         ):
             dataset = _units_dataset(units).map_batches(
                 UnitEmbedder,
                 batch_size=1,
                 batch_format="pyarrow",
                 compute=self._pool(len(units)),
-                fn_constructor_kwargs={"job": job, "setup": setup, "board": job.generation},
+                fn_constructor_kwargs={"job": job, "config": config, "board": job.generation},
                 num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
-                **({"num_gpus": num_gpus} if num_gpus else {}),
+                num_gpus=num_gpus or None,
             )
-            return self._watched(dataset, len(units))
+            return self._collect_results(dataset, len(units))
 
     def _pool(self, num_units: int) -> ActorPoolStrategy:
-        """As many actors as were asked for; else as many as fit now and, on a cluster, later."""
+        """A fixed pool for --actors or an embedded Ray; else one that grows with the cluster."""
         is_fixed = self.spec.actors is not None or is_embedded()
         most = self.num_actors if is_fixed else max(self.num_actors, num_units)
         return ActorPoolStrategy(
@@ -174,32 +181,31 @@ class Fleet(contextlib.ExitStack):
             enable_true_multi_threading=True,
         )
 
-    def _watched(self, dataset: Any, num_units: int) -> list[dict[str, Any]]:  # noqa: ANN401
-        """What became of all units, told to whoever watches as they end."""
+    def _collect_results(self, dataset: Dataset, num_units: int) -> list[UnitResult]:
+        """Results of all units; metrics are updated as each ends."""
         began = time.time()
-        done: list[dict[str, Any]] = []
-        totals = dict.fromkeys(("num_bad", "num_deaths", "model_seconds"), 0.0)
-        for row in _rows(dataset):
-            stop_if_told()
-            done.append(row)
+        done: list[UnitResult] = []
+        num_bad, num_crashes, model_seconds = 0, 0, 0.0
+        for result in _results(dataset):
+            raise_if_requested()
+            done.append(result)
             self.num_done = len(done)
-            for name in totals:
-                totals[name] += row[name]
-            if row["num_deaths"]:
-                fields = {"unit": row["unit"], "reason": "worker died"}
+            if result.num_crashes:
+                fields = {"unit": result.unit, "reason": "worker died"}
                 log.warning(
-                    "unit %d took %d tries", row["unit"], row["num_deaths"] + 1, extra=fields
+                    "unit %d took %d tries", result.unit, result.num_crashes + 1, extra=fields
                 )
+            num_bad += result.num_bad
+            num_crashes += result.num_crashes
+            model_seconds += result.model_seconds
             observe(
                 "embed",
                 units_done=len(done),
                 units_total=num_units,
                 queue_depth=max(0, num_units - len(done) - IN_FLIGHT * self.num_actors),
-                quarantined_rows_total=totals["num_bad"],
-                retries_total=totals["num_deaths"],
-                actor_busy_share=totals["model_seconds"]
-                / max(1e-9, time.time() - began)
-                / self.num_actors,
+                quarantined_rows_total=num_bad,
+                retries_total=num_crashes,
+                actor_busy_share=model_seconds / max(1e-9, time.time() - began) / self.num_actors,
             )
         return done
 
@@ -207,7 +213,7 @@ class Fleet(contextlib.ExitStack):
         return self.num_done, self.speeds.tokens
 
     def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
-        """Pass 2 in plain tasks: reading and writing, no model."""
+        """Pass 2: write the parts of units that use vectors of others, in tasks without a model."""
         self._connect()
         with progress("fill", sum(unit.num_rows for unit in units)) as advance:
             for number, _ in as_they_come(fill_unit, [(job, dim, unit) for unit in units]):
@@ -228,7 +234,7 @@ class Fleet(contextlib.ExitStack):
 
 
 def _spans(units: list[Unit]) -> list[list[Unit]]:
-    """Consecutive units of one file, up to a million rows together: a row group is decoded once."""
+    """Consecutive units of one file, up to SCAN_ROWS rows: each row group is decoded once."""
     spans: list[list[Unit]] = []
     for unit in units:
         last = spans[-1] if spans else []
@@ -240,8 +246,10 @@ def _spans(units: list[Unit]) -> list[list[Unit]]:
     return spans
 
 
-def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCount]) -> None:
-    repeated = next((s.repeated_ids for s in settled if s.repeated_ids), None)
+def _refuse_repeated_ids(
+    plan: Plan, reader: CorpusReader, partitions: list[PartitionOwners]
+) -> None:
+    repeated = next((s.repeated_ids for s in partitions if s.repeated_ids), None)
     if repeated is None:
         return
     places = []
@@ -250,7 +258,7 @@ def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCo
         if number in plan.links:
             places.append((None, f"{unit.path} (unchanged)"))
             continue
-        rows = reading.read(unit.path, unit.first_row + row, 1)
+        rows = reader.read(unit.path, unit.first_row + row, 1)
         places.append(
             (
                 rows.ids[0].as_py() if rows.ids is not None else None,
@@ -258,20 +266,20 @@ def _refuse_repeated_ids(plan: Plan, reading: Reading, settled: list[PartitionCo
             )
         )
     name = next((value for value, _ in places if value is not None), "?")
-    raise InputRefused(
+    raise InvalidInput(
         f"id {name!r} occurs twice: {' and '.join(where for _, where in places)}; make ids unique, "
         "name another --id-column, or use --id content"
     )
 
 
-def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
-    """One unit, one row, one block: a unit is the piece that is tried again."""
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # our own lines say how far it is
+def _units_dataset(units: list[Unit]) -> Dataset:
+    """A dataset with one unit per row and block, since Ray Data retries whole blocks."""
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # progress is logged by this job
     context = DataContext.get_current()
     context.target_max_block_size = None
     context.enable_progress_bars = False
     context.memory_usage_poll_interval_s = None
-    context.execution_no_progress_timeout_s = -1  # it sees units alone; see ended_if_still
+    context.execution_no_progress_timeout_s = -1  # it sees units alone; see terminate_if_stalled
     context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
     # A pool that may grow does when all actors have what they can hold; by itself Ray Data waits
     # for more than IN_FLIGHT allows.
@@ -283,7 +291,8 @@ def _units_dataset(units: list[Unit]) -> Any:  # noqa: ANN401
     return ray.data.from_items(rows, override_num_blocks=len(rows))
 
 
-def _rows(dataset: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+def _results(dataset: Dataset) -> Iterator[UnitResult]:
+    """Results of units as they come; the first error of an actor is raised."""
     for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         raise_error_rows(batch)
-        yield from batch.to_pylist()
+        yield from UnitResult.from_table(batch)

@@ -1,105 +1,126 @@
-"""What a run of the embed job is to bring about, and whether it may.
+"""What decides the output of an embed job: corpus, model, options.
 
-In:  a spec, the corpus it found, the model it pinned, the output it holds.
-Out: Goal: the name of the generation to publish, and a refusal where two recipes would mix.
+In:  a spec, the corpus it found, the model it resolved, the output it holds.
+Out: EmbedIdentity: the generation to publish, and a refusal where two recipes would mix.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from pipelines.artifacts.kinds import VECTORS, VectorsSettings
 from pipelines.artifacts.layout import WORK
+from pipelines.artifacts.manifest import VectorsManifest
 from pipelines.artifacts.writer import Writer
-from pipelines.embed.model import PinnedModel
+from pipelines.embed.model import ResolvedModel
+from pipelines.embed.plan_record import PLAN, PlanHead, read_plan_head
 from pipelines.embed.spec import EmbedSpec
 from sbert_core.corpus.files import Corpus
 from sbert_core.digest import digest
 
-SHAPING = ("template", "id_column", "id", "carry", "where", "long", "dtype", "unit_rows")
+PART_OPTIONS = ("template", "id_column", "id", "carry", "where", "long", "dtype", "unit_rows")
+
+
+class MixedRecipes(ValueError):
+    """The output holds vectors of another space, recipe or type."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
-class Goal:
-    """This corpus, through this model, into that output.
+class EmbedIdentity:
+    """One corpus, embedded by one model, and the output it goes to.
 
-    workplace: where the scan writes; the output itself, unless nothing may be written there.
+    workplace: the storage the scan writes to: the output, or a temporary folder for an estimate.
     """
 
     spec: EmbedSpec
     corpus: Corpus
-    model: PinnedModel
+    model: ResolvedModel
     out: Writer
     workplace: str
 
     @cached_property
-    def shape(self) -> str:
+    def part_recipe(self) -> str:
         """Digest of everything but the corpus that shapes a part."""
-        options = {name: getattr(self.spec, name) for name in SHAPING}
-        return digest({"model_recipe": self.model.recipe, **options})
+        return compute_part_recipe(self.spec, self.model)
 
     @cached_property
     def generation(self) -> str:
-        whole = {
-            "shape": self.shape,
-            "corpus": self.corpus.root,
-            "files": [(file.path, file.size, file.version) for file in self.corpus.files],
-            "limit": self.spec.limit,
-            "distinct": self.spec.distinct,
-            "skip_corrupt": self.spec.skip_corrupt,
-        }
-        return digest(whole)[:16]
+        """The name of the generation to publish."""
+        return compute_generation(self.spec, self.corpus, self.model)
 
     @property
     def work(self) -> str:
+        """The work folder of the generation, below the output."""
         return f"{WORK}/{self.generation}"
 
     @property
-    def is_published(self) -> bool:
-        current = self.out.current
-        return current is not None and current.generation == self.generation
+    def current(self) -> VectorsManifest | None:
+        """The vectors that are published now."""
+        return self.out.current_of(VECTORS)
 
     def unfinished(self) -> list[str]:
         """Generations that were planned but not published."""
         stats = self.out.storage.list(WORK)
-        found = {s.name.split("/")[1] for s in stats if s.name.endswith("/plan.json")}
-        # A kill right after publishing leaves the work files of what is published.
+        found = {s.name.split("/")[1] for s in stats if s.name.endswith(f"/{PLAN}")}
+        # A run killed right after publishing leaves work files of what is published.
         return sorted(found - ({self.out.current.generation} if self.out.current else set()))
 
-    def plan_file(self, generation: str) -> dict[str, Any]:
-        return json.loads(self.out.storage.read(f"{WORK}/{generation}/plan.json"))
+    def unfinished_plans(self) -> list[PlanHead]:
+        """Settings and scales of the generations that were planned but not published."""
+        return [read_plan_head(self.out.storage, f"{WORK}/{name}") for name in self.unfinished()]
 
-    def spec_facts(self, scale: float | None) -> dict[str, Any]:
-        """What the manifest says of how the vectors were made."""
+    def settings(self, scale: float | None, *, is_batch_invariant: bool = False) -> VectorsSettings:
+        """What the manifest states of how the vectors were made."""
         folder = Path(self.spec.model)
-        return {
-            # A folder by its whole path: searches start elsewhere.
-            "model": str(folder.absolute()) if folder.is_dir() else self.spec.model,
-            "space": self.model.space,
-            "recipe": self.model.recipe,
-            "prompt": self.model.prompt,
-            "max_length": self.model.max_length,
-            "long": self.spec.long,
-            "dim": self.model.dim,
-            "dtype": self.spec.dtype,
-            "scale": scale,
-            "normalized": True,
-        }
+        return VectorsSettings(
+            # A folder by its absolute path: a search may run in another folder.
+            model=str(folder.absolute()) if folder.is_dir() else self.spec.model,
+            space=self.model.space,
+            recipe=self.model.recipe,
+            prompt=self.model.prompt,
+            max_length=self.model.max_length,
+            long=self.spec.long,
+            dim=self.model.dim,
+            dtype=self.spec.dtype,
+            scale=scale,
+            normalized=True,
+            batch_invariant=is_batch_invariant,
+        )
 
     def refuse_other_recipes(self) -> None:
-        """Two spaces, or two ways of making vectors, never meet in one artifact."""
+        """MixedRecipes if the output, or unfinished work in it, has another space or recipe."""
         mine = {"space": self.model.space, "recipe": self.model.recipe, "dtype": self.spec.dtype}
-        found: list[tuple[str, dict]] = []
-        if self.out.current is not None:
-            found.append(("vectors", self.out.current.spec))
-        found += [("unfinished work", self.plan_file(name)["spec"]) for name in self.unfinished()]
+        found: list[tuple[str, VectorsSettings]] = []
+        if self.current is not None:
+            found.append(("vectors", self.current.settings))
+        found += [("unfinished work", plan.spec) for plan in self.unfinished_plans()]
         for what, theirs in found:
             for key, value in mine.items():
-                if theirs[key] != value:
-                    raise ValueError(
-                        f"{self.spec.out} holds {what} of {key} {theirs[key][:12]} (model "
-                        f"{theirs['model']}), this job makes {key} {value[:12]} (model "
+                if (other := getattr(theirs, key)) != value:
+                    raise MixedRecipes(
+                        f"{self.spec.out} holds {what} of {key} {other[:12]} (model "
+                        f"{theirs.model}), this job makes {key} {value[:12]} (model "
                         f"{self.spec.model}); choose another --out, or remove {self.spec.out}"
                         f"{'/_work' if what != 'vectors' else ''}"
                     )
+
+
+def compute_part_recipe(spec: EmbedSpec, model: ResolvedModel) -> str:
+    """Digest of the model and the options that decide the bytes of a part."""
+    options = {name: getattr(spec, name) for name in PART_OPTIONS}
+    return digest({"model_recipe": model.recipe, **options})
+
+
+def compute_generation(spec: EmbedSpec, corpus: Corpus, model: ResolvedModel) -> str:
+    """Digest of everything that decides the bytes of the artifact."""
+    whole = {
+        "shape": compute_part_recipe(spec, model),
+        "corpus": corpus.root,
+        "files": [(file.path, file.size, file.version) for file in corpus.files],
+        "limit": spec.limit,
+        "distinct": spec.distinct,
+        "skip_corrupt": spec.skip_corrupt,
+    }
+    return digest(whole)[:16]

@@ -10,82 +10,116 @@ takes up; only the last one is visible to readers.
 
 import tempfile
 from dataclasses import asdict
-from typing import Any
+from functools import cached_property
 
 from pipelines.artifacts.errors import PartialWork
-from pipelines.artifacts.layout import WORK
+from pipelines.artifacts.kinds import VECTORS, VectorsInputs, VectorsMetrics, VectorsSettings
+from pipelines.artifacts.manifest import VectorsManifest
 from pipelines.artifacts.writer import Writer
-from pipelines.embed.estimate import EmbedEstimate, estimated
-from pipelines.embed.executor import Fleet
-from pipelines.embed.identity import Goal
-from pipelines.embed.manifest import committed_units, manifest_of, unit_accounts
-from pipelines.embed.model import pinned_model
-from pipelines.embed.report import EmbedReport
-from pipelines.embed.scan import Survey, scanned, surveyed
+from pipelines.embed.estimate import EmbedEstimate, estimate_embed
+from pipelines.embed.executor import EmbedExecutor
+from pipelines.embed.identity import EmbedIdentity, compute_generation
+from pipelines.embed.manifest import build_manifest, read_commits
+from pipelines.embed.model import ResolvedModel, load_model
+from pipelines.embed.report import EmbedReport, EmbedWork
+from pipelines.embed.scan import ScanResult, load_or_scan, scan_corpus
 from pipelines.embed.spec import EmbedSpec
-from pipelines.runtime.failure_cache import remembered
-from pipelines.runtime.timing import Phases
-from sbert_core.corpus.files import find_corpus, refuse_overlap
+from pipelines.runtime.stage import ArtifactStage, Made, run_stage
+from pipelines.runtime.timing import StageTimer
+from sbert_core.corpus.files import Corpus, find_corpus, refuse_overlap
 from sbert_core.corpus.published import DATA
 from sbert_core.storage import storage_at
+from workers.embed.records import UnitResult, read_stats
 from workers.embed.unit_job import UnitJob
 
 
 def run(spec: EmbedSpec) -> EmbedReport | EmbedEstimate:
-    """Bring the artifact in line with the corpus."""
-    phases = Phases()
+    """Bring the artifact in line with the corpus, or estimate what that would take."""
+    timer = StageTimer()
     corpus = find_corpus(spec.corpus)
     refuse_overlap(spec.corpus, corpus, spec.out)
-    with phases("model"):
-        model = pinned_model(spec)
+    with timer.phase("model"):
+        model = load_model(spec)
     if spec.plan:
-        with Fleet(spec) as fleet, tempfile.TemporaryDirectory() as folder:
-            goal = Goal(spec, corpus, model, Writer(storage_at(spec.out)), folder)
-            goal.refuse_other_recipes()
-            return estimated(scanned(goal, fleet))
-    with Writer.claim(spec.out) as out:
-        goal = Goal(spec, corpus, model, out, out.storage.uri)
-        if goal.is_published:
-            out.storage.delete([WORK])
-            assert out.current is not None
-            return EmbedReport.nothing_to_do(spec.out, out.current)
-        goal.refuse_other_recipes()
-        with remembered(out, spec, goal.generation), Fleet(spec) as fleet:
-            return reached(goal, fleet, phases)
+        with EmbedExecutor(spec) as executor, tempfile.TemporaryDirectory() as folder:
+            out = Writer(storage_at(spec.out))
+            source = EmbedIdentity(spec, corpus, model, out, folder)
+            source.refuse_other_recipes()
+            return estimate_embed(scan_corpus(source, executor))
+    return run_stage(EmbedStage(spec, corpus, model), timer)
 
 
-def reached(goal: Goal, fleet: Fleet, phases: Phases) -> EmbedReport:
-    """Survey, embed, fill, publish."""
-    with phases("plan"):
-        survey = surveyed(goal, fleet)
-    job = survey.job()
-    try:
-        encoded = _embed(survey, job, fleet, phases)
-        _fill(survey, job, fleet, phases)
-    except KeyboardInterrupt:
-        raise PartialWork(_saved(survey, job, "stopped")) from None
-    except OSError as error:
-        raise PartialWork(_saved(survey, job, f"{error.strerror or error}")) from error
-    with phases("manifest"):
-        manifest = manifest_of(survey, job)
-    report = EmbedReport.of(
-        goal.spec.out,
-        manifest,
-        unit_accounts(job.storage, job.work),
-        encoded,
-        phases,
-        fleet.num_actors,
-        fleet.speeds.points(),
-    )
-    _refuse_changed_corpus(goal)
-    goal.out.publish(manifest, rows_in=survey.num_rows_in, run=asdict(report))
-    return report
+class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, EmbedReport]):
+    """The vectors of this corpus."""
+
+    kind = VECTORS
+    uses_ray = False  # the executor starts Ray with the first task: an update may need none
+
+    def __init__(self, spec: EmbedSpec, corpus: Corpus, model: ResolvedModel) -> None:
+        self._spec = spec
+        self._corpus = corpus
+        self._model = model
+        self._report: EmbedReport | None = None
+
+    @property
+    def spec(self) -> EmbedSpec:
+        return self._spec
+
+    @cached_property
+    def identity(self) -> str:
+        return compute_generation(self._spec, self._corpus, self._model)
+
+    def refuse(self, out: Writer) -> None:
+        self._source(out).refuse_other_recipes()
+
+    def _source(self, out: Writer) -> EmbedIdentity:
+        return EmbedIdentity(self._spec, self._corpus, self._model, out, out.storage.uri)
+
+    def make(
+        self, out: Writer, timer: StageTimer
+    ) -> Made[VectorsSettings, VectorsInputs, VectorsMetrics]:
+        """Scan the corpus, embed what is new, fill in what is borrowed."""
+        source = self._source(out)
+        with EmbedExecutor(self._spec) as executor:
+            with timer.phase("plan"):
+                survey = load_or_scan(source, executor)
+            job = survey.job()
+            try:
+                encoded = _embed(survey, job, executor, timer)
+                _fill(survey, job, executor, timer)
+            except KeyboardInterrupt:
+                raise PartialWork(_saved(survey, job, "stopped")) from None
+            except OSError as error:
+                raise PartialWork(_saved(survey, job, f"{error.strerror or error}")) from error
+        with timer.phase("manifest"):
+            manifest = build_manifest(survey, job)
+        work = EmbedWork(
+            stats=read_stats(job.storage, job.work),
+            encoded=encoded,
+            num_actors=executor.num_actors,
+            speeds=executor.speeds.points(),
+        )
+        self._report = EmbedReport.of(self._spec.out, manifest, work, timer)
+        _refuse_changed_corpus(source)
+        return Made(
+            manifest=manifest,
+            rows_in=survey.num_rows_in,
+            rows_out=manifest.metrics.documents,
+            run=asdict(self._report),
+        )
+
+    def report(self, published: VectorsManifest, *, is_new: bool, seconds: float) -> EmbedReport:
+        if self._report is not None:
+            return self._report
+        return EmbedReport.nothing_to_do(self._spec.out, published)
 
 
-def _embed(survey: Survey, job: UnitJob, fleet: Fleet, phases: Phases) -> list[dict[str, Any]]:
+def _embed(
+    survey: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer
+) -> list[UnitResult]:
     """Pass 1: encode what each unit owns. Units without anything to encode wait for pass 2."""
-    goal, counts = survey.goal, survey.counts
-    done = committed_units(job)
+    source, counts = survey.identity, survey.counts
+    done = read_commits(job)
     stashed = {stat.name.rpartition("/")[2] for stat in job.storage.list(f"{job.work}/stash")}
     todo = [
         unit
@@ -99,32 +133,32 @@ def _embed(survey: Survey, job: UnitJob, fleet: Fleet, phases: Phases) -> list[d
     num_rows = sum(counts.own_rows[unit.number] for unit in todo)
     num_chars = sum(counts.own_chars[unit.number] for unit in todo)
     num_tokens = round(num_chars * survey.tokens_per_char())
-    setup = goal.model.setup(fleet.place_model(goal.model, job.storage, goal.work))
-    with phases("embed"):
-        return fleet.embed(todo, num_rows, num_tokens, job, setup)
+    config = source.model.config(executor.place_model(source.model, job.storage, source.work))
+    with timer.phase("embed"):
+        return executor.embed(todo, num_rows, num_tokens, job, config)
 
 
-def _fill(survey: Survey, job: UnitJob, fleet: Fleet, phases: Phases) -> None:
+def _fill(survey: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer) -> None:
     """Pass 2: commit the units that borrow."""
-    done = committed_units(job)
+    done = read_commits(job)
     todo = [unit for unit in survey.plan.new_units if unit.number not in done]
     if todo:
-        with phases("fill"):
-            fleet.fill(todo, job, survey.goal.model.dim)
+        with timer.phase("fill"):
+            executor.fill(todo, job, survey.identity.model.dim)
 
 
-def _refuse_changed_corpus(goal: Goal) -> None:
+def _refuse_changed_corpus(source: EmbedIdentity) -> None:
     """A file that changed while it was read may have mixed old and new rows."""
-    now = {file.path: file for file in find_corpus(goal.spec.corpus).files}
-    changed = [file.path for file in goal.corpus.files if now.get(file.path) != file]
+    now = {file.path: file for file in find_corpus(source.spec.corpus).files}
+    changed = [file.path for file in source.corpus.files if now.get(file.path) != file]
     if changed:
-        goal.out.storage.delete([goal.work, f"{DATA}/{goal.generation}"])
+        source.out.storage.delete([source.work, f"{DATA}/{source.generation}"])
         raise ValueError(
             f"{changed[0]} changed while it was being embedded; nothing was published, "
             "repeat the command when the corpus is at rest"
         )
 
 
-def _saved(survey: Survey, job: UnitJob, why: str) -> str:
-    done, total = len(committed_units(job)), len(survey.plan.new_units)
+def _saved(survey: ScanResult, job: UnitJob, why: str) -> str:
+    done, total = len(read_commits(job)), len(survey.plan.new_units)
     return f"{why}; {done} of {total} units are saved, the same command goes on from there"

@@ -1,142 +1,132 @@
-"""Committed units -> the manifest of a vectors artifact.
+"""Build the manifest of a vectors artifact from its committed units.
 
-In:  a survey and the commit records of its units.
+In:  a ScanResult and the commit records of its units.
 Out: Manifest: parts in the order of units, those of unchanged units linked from the last run.
 """
-
-import json
-from dataclasses import asdict
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.artifacts.kinds import VECTORS, VectorsInputs, VectorsMetrics
 from pipelines.artifacts.layout import QUARANTINE, WORK
-from pipelines.artifacts.manifest import DataFile, Manifest, library_versions
-from pipelines.embed.scan import Survey
+from pipelines.artifacts.manifest import Manifest, VectorsManifest
+from pipelines.embed.scan import ScanResult
+from sbert_core.corpus.reader import IdKind
 from sbert_core.corpus.units import Unit
+from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
-from sbert_core.vectors.reader import check_part, columns_schema
+from sbert_core.vectors.reader import check_part, read_part_schema
+from workers.embed.records import CommitRecord, UnitStats, read_stats
+from workers.embed.records import read_commits as records_on_disk
 from workers.embed.unit_job import UnitJob
 
-SOURCE_FACTS = ("file", "first_row", "num_rows", "documents", "truncated", "lost_tokens", "tokens")
-SUMMED_FACTS = ("documents", "truncated", "lost_tokens", "tokens")
+SUMMED_KEYS = ("documents", "truncated", "lost_tokens", "tokens")
 
 
-def committed_units(job: UnitJob) -> dict[int, dict[str, Any]]:
-    """Commit records whose files are there, by unit."""
-    storage = job.storage
-    records = [json.loads(storage.read(s.name)) for s in storage.list(f"{job.work}/commits")]
-    return {
-        record["unit"]: record
-        for record in records
-        if _is_there(storage, record["data"]) and _is_there(storage, record["quarantine"])
-    }
+def read_commits(job: UnitJob) -> dict[int, CommitRecord]:
+    """Commit records whose files exist, by unit number."""
+    records = records_on_disk(job.storage, job.work)
+    return {record.unit: record for record in records if record.is_whole(job.storage)}
 
 
-def unit_accounts(storage: Storage, work: str) -> list[dict[str, Any]]:
-    """What became of the rows of each unit, whichever run of a generation it was done in."""
-    return [json.loads(storage.read(stat.name)) for stat in storage.list(f"{work}/accounts")]
-
-
-def manifest_of(survey: Survey, job: UnitJob) -> Manifest:
-    goal, plan = survey.goal, survey.plan
-    files, quarantine = _files(survey, committed_units(job))
-    totals = {name: sum(file.source[name] for file in files) for name in SUMMED_FACTS}
+def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
+    """The manifest of all units, done in this run or linked from the last one."""
+    identity, plan = scan.identity, scan.plan
+    files, quarantine = _collect_files(scan, read_commits(job))
+    totals = {name: sum(file.source_count(name) for file in files) for name in SUMMED_KEYS}
     if not files:  # a part without rows, so that readers of an empty artifact find its columns
-        files.append(DataFile(**job.empty(goal.model.dim, _types(survey)), source={"file": ""}))
+        files.append(
+            job.write_empty_part(identity.model.dim, _column_types(scan)).made_from(file="")
+        )
     quarantined = sum(file.rows for file in quarantine)
     if plan.corrupt:
-        whole_files = job.corrupt(dict(plan.corrupt))
-        quarantine.append(DataFile(**whole_files, source={"files": len(plan.corrupt)}))
+        quarantine.append(
+            job.write_corrupt_files(dict(plan.corrupt)).made_from(files=len(plan.corrupt))
+        )
+    stats = read_stats(job.storage, job.work)
     return Manifest(
-        kind="vectors",
-        generation=goal.generation,
-        schema=_schema(job.storage, files[0].path),
+        kind=VECTORS.name,
+        generation=identity.generation,
+        schema=_spell_schema(job.storage, files[0].path),
         rows=sum(file.rows for file in files),
         quarantined=quarantined,
         files=tuple(files),
         quarantine=tuple(quarantine),
-        spec={
-            **goal.spec_facts(survey.scale),
-            "batch_invariant": _is_batch_invariant(survey, unit_accounts(job.storage, job.work)),
-        },
-        made_from={
-            "corpus": goal.corpus.root,
-            "shape": goal.shape,
-            "files": [asdict(file) for file in plan.files],
-            "corrupt": [path for path, _ in plan.corrupt],
-            "text": goal.spec.template,
-            "id": plan.id_kind,
-            "id_column": plan.id_column,
-            "positional": plan.id_kind == "position",
-            "carry": list(goal.spec.carry),
-            "where": goal.spec.where,
-            "limit": goal.spec.limit,
-            "types": plan.types,
-            "partition_types": plan.partition_types,
-        },
-        facts={**totals, "storage_error": survey.storage_error},
-        versions=library_versions(),
+        settings=identity.settings(scan.scale, is_batch_invariant=_is_batch_invariant(scan, stats)),
+        inputs=VectorsInputs(
+            corpus=identity.corpus.root,
+            shape=identity.part_recipe,
+            files=plan.files,
+            corrupt=tuple(path for path, _ in plan.corrupt),
+            text=identity.spec.template,
+            id=plan.id_kind,
+            id_column=plan.id_column,
+            positional=plan.id_kind is IdKind.POSITION,
+            carry=identity.spec.carry,
+            where=identity.spec.where,
+            limit=identity.spec.limit,
+            types=plan.types,
+            partition_types=plan.partition_types,
+        ),
+        metrics=VectorsMetrics(**totals, storage_error=scan.storage_error),
     )
 
 
-def _is_batch_invariant(survey: Survey, accounts: list[dict[str, Any]]) -> bool:
-    """Did every actor that made a vector find its bits to be its text's own?
+def _is_batch_invariant(scan: ScanResult, stats: list[UnitStats]) -> bool:
+    """Whether every actor that made a vector found its model to be batch-invariant.
 
-    Vectors that are taken over are as the runs found that made them.
+    For vectors that are taken over, the runs that made them decide.
     """
-    goal, plan = survey.goal, survey.plan
-    encoded = [unit for unit in accounts if unit["num_encoded"]]
-    num_reused = sum(unit["num_reused"] for unit in accounts)
-    if num_reused:  # perhaps of a run that stopped before it published
-        others = [name for name in goal.unfinished() if name != goal.generation]
-        older = [unit_accounts(goal.out.storage, f"{WORK}/{name}") for name in others]
-        encoded += [unit for units in older for unit in units if unit["num_encoded"]]
-    found = [unit.get("batch_invariant", False) for unit in encoded]
+    identity, plan = scan.identity, scan.plan
+    encoded = [unit for unit in stats if unit.num_encoded]
+    num_reused = sum(unit.num_reused for unit in stats)
+    if num_reused:  # perhaps vectors of a run that stopped before it published
+        others = [name for name in identity.unfinished() if name != identity.generation]
+        older = [read_stats(identity.out.storage, f"{WORK}/{name}") for name in others]
+        encoded += [unit for units in older for unit in units if unit.num_encoded]
+    found = [bool(unit.batch_invariant) for unit in encoded]
     is_linked = any(link.data.rows for link in plan.links.values())
-    if goal.out.current is not None and (num_reused or is_linked):
-        found.append(goal.out.current.spec.get("batch_invariant", False))
+    if identity.current is not None and (num_reused or is_linked):
+        found.append(identity.current.settings.batch_invariant)
     return all(found)
 
 
-def _types(survey: Survey) -> dict[str, pa.DataType]:
+def _column_types(scan: ScanResult) -> dict[str, pa.DataType]:
     """Types of the id and carried columns by published name, for a part without rows."""
-    plan, current = survey.plan, survey.goal.out.current
+    plan, current = scan.plan, scan.identity.current
     types = plan.column_types
     if types or current is None:
-        found = {name: types.get(column) for name, column in survey.goal.spec.carried.items()}
+        found = {name: types.get(column) for name, column in scan.identity.spec.carried.items()}
         found["id"] = types.get(plan.id_column or "", pa.string())
-    else:  # every file is as the last run saw it, so the last part has the columns
-        schema = columns_schema(survey.goal.out.storage, current.files[0].path)
+    else:  # no file was opened: all are unchanged, so the last part has the columns
+        schema = read_part_schema(scan.identity.out.storage, current.files[0].path)
         found = {column.name: column.type for column in schema}
         found["id"] = found.get("doc_id", found["id"])
     return {name: kind or pa.null() for name, kind in found.items()}
 
 
-def _files(survey: Survey, commits: dict[int, dict]) -> tuple[list[DataFile], list[DataFile]]:
+def _collect_files(
+    scan: ScanResult, commits: dict[int, CommitRecord]
+) -> tuple[list[DataFile], list[DataFile]]:
     """Data and quarantine files of all units, in order."""
-    plan, storage, generation = survey.plan, survey.goal.out.storage, survey.goal.generation
+    plan, storage, generation = scan.plan, scan.identity.out.storage, scan.identity.generation
     files, quarantine = [], []
     for unit in plan.units:
         if unit.number in plan.links:
             link = plan.links[unit.number]
-            data = _linked(storage, generation, link.data, unit)
-            bad = link.quarantine and _linked(storage, generation, link.quarantine, unit)
+            data = _link_file(storage, generation, link.data, unit)
+            bad = link.quarantine and _link_file(storage, generation, link.quarantine, unit)
         else:
-            record = commits[unit.number]
-            source = {name: record[name] for name in SOURCE_FACTS}
-            data = DataFile(**record["data"], source=source)
-            bad = record["quarantine"] and DataFile(**record["quarantine"], source=source)
+            data, bad = commits[unit.number].data_files()
         files.append(data)
         quarantine += [bad] if bad else []
     return files, quarantine
 
 
-def _linked(storage: Storage, generation: str, file: DataFile, unit: Unit) -> DataFile:
-    """The same bytes under this generation and unit number."""
+def _link_file(storage: Storage, generation: str, file: DataFile, unit: Unit) -> DataFile:
+    """The same bytes under the name of this generation and unit; BrokenPart if damaged."""
     folder = file.path.split("/")[0]
-    if folder == QUARANTINE or not file.rows:  # parts with rows were checked when they were scanned
+    if folder == QUARANTINE or not file.rows:  # parts with rows were verified by the scan
         check_part(storage, file.path, file.sha256)
     name = f"{folder}/{generation}/{unit.name}-{file.sha256[:16]}.parquet"
     storage.link(file.path, name)
@@ -145,13 +135,6 @@ def _linked(storage: Storage, generation: str, file: DataFile, unit: Unit) -> Da
     )
 
 
-def _is_there(storage: Storage, file: dict | None) -> bool:
-    if file is None:
-        return True
-    found = storage.stat(file["path"])
-    return found is not None and found.size == file["bytes"]
-
-
-def _schema(storage: Storage, name: str) -> dict[str, str]:
+def _spell_schema(storage: Storage, name: str) -> dict[str, str]:
     with pq.ParquetFile(pa.PythonFile(storage.open(name), "r")) as file:
         return {field.name: str(field.type) for field in file.schema_arrow}

@@ -1,43 +1,46 @@
-"""The model of a run: resolved once by the driver, the same for all its actors."""
+"""The model of a run: resolved once by the driver, the same for all actors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.artifacts.models import local_model
+from pipelines.artifacts.models import resolve_model
 from pipelines.embed.spec import EmbedSpec
+from sbert_core.choices import LongTexts
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.chunking import Long
-from sbert_core.encoder.documents import Documents, encoded_documents
-from workers.embed.actor import EncoderSetup
+from sbert_core.encoder.documents import DocumentVectors, encode_documents
+from workers.embed.actor import EncoderConfig
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedModel:
-    """A model resolved once by the driver. Actors load the same folder and check the recipe."""
+class ResolvedModel:
+    """A model on the driver, with its fingerprints. Actors load the same folder."""
 
     folder: str
     encoder: Encoder
     prompt: str
-    long: Long
+    long: LongTexts
     threads: int
     space: str
     recipe: str
 
     @property
     def dim(self) -> int:
+        """Dimensions of the vectors."""
         return self.encoder.dim
 
     @property
     def max_length(self) -> int:
+        """Tokens of a text at most."""
         return self.encoder.max_length
 
-    def documents(self, texts: Sequence[object]) -> Documents:
-        return encoded_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
+    def encode(self, texts: Sequence[object]) -> DocumentVectors:
+        """Vectors of texts, as actors make them."""
+        return encode_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
 
-    def setup(self, place: str) -> EncoderSetup:
-        """What an actor needs to load this model from `place`."""
-        return EncoderSetup(
+    def config(self, place: str) -> EncoderConfig:
+        """What an actor needs to load this model from the folder or URI `place`."""
+        return EncoderConfig(
             model=place,
             recipe=self.recipe,
             prompt=self.prompt,
@@ -50,13 +53,13 @@ class PinnedModel:
         )
 
 
-def pinned_model(spec: EmbedSpec) -> PinnedModel:
-    """Resolve the word for a model, load it and take its fingerprints."""
-    folder = local_model(spec.model)
+def load_model(spec: EmbedSpec) -> ResolvedModel:
+    """Resolve the name or path of a model, load it and compute its space and recipe."""
+    folder = resolve_model(spec.model)
     encoder = Encoder.load(folder, max_length=spec.max_length, truncate_dim=spec.truncate_dim)
-    long = Long(spec.long)
+    long = LongTexts(spec.long)
     prompt = spec.prompt if spec.prompt is not None else encoder.document_prompt
-    return PinnedModel(
+    return ResolvedModel(
         folder=str(Path(folder).absolute()),
         encoder=encoder,
         prompt=prompt,

@@ -1,23 +1,32 @@
-"""A goal -> everything that is settled before the model runs.
+"""Everything that is decided before the model runs: units, owners of vectors, int8 scale.
 
-In:  a goal and a fleet to scan with.
-Out: Survey: the plan, who encodes what, the scale of int8. Saved, so that a rerun takes it up.
+In:  the identity of a job, and an executor to scan with.
+Out: ScanResult, saved in the work folder so that a rerun continues with it.
 """
 
-import json
 import logging
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
-from pipelines.embed.executor import Fleet
-from pipelines.embed.identity import Goal
-from pipelines.embed.plan import Plan, make_plan
-from pipelines.embed.sample import sampled_texts
+from pipelines.artifacts.layout import WORK
+from pipelines.embed.executor import EmbedExecutor
+from pipelines.embed.identity import EmbedIdentity
+from pipelines.embed.plan import make_plan
+from pipelines.embed.plan_record import (
+    PLAN,
+    Plan,
+    PlanFile,
+    ScanCounts,
+    read_plan_file,
+    write_plan_file,
+)
+from pipelines.embed.sample import sample_texts
 from pipelines.embed.staging import Staging
-from sbert_core.corpus.parquet import CorruptFile
-from sbert_core.corpus.reader import Reading
+from sbert_core.choices import VectorType
+from sbert_core.corpus.errors import CorruptFile
+from sbert_core.corpus.reader import CorpusReader
 from sbert_core.text import invalid_reason
-from sbert_core.vectors.quantize import VectorType, calibrated_scale, cosine_errors, num_clipped
+from sbert_core.vectors.quantize import calibrate_scale, count_clipped, measure_cosine_errors
+from workers.embed.records import read_commits
 from workers.embed.scan import Shuffle
 from workers.embed.unit_job import UnitJob
 
@@ -27,181 +36,164 @@ PARTITION_ROWS = 1_000_000
 SAMPLE_TEXTS = 2048
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What the scan found."""
-
-    rows_in: dict[int, int] = field(default_factory=dict)
-    own_rows: dict[int, int] = field(default_factory=dict)
-    own_chars: dict[int, int] = field(default_factory=dict)
-    num_valid: int = 0
-    num_chars: int = 0
-    num_distinct: int = 0
-    num_reused: int = 0
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> "Counts":
-        """As it was saved; JSON turns numbers that are keys into text."""
-        for name in ("rows_in", "own_rows", "own_chars"):
-            fields[name] = {int(unit): value for unit, value in fields[name].items()}
-        return cls(**fields)
-
-
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What there is to do for a goal.
+class ScanResult:
+    """The work of a job: its units and what each must encode.
 
-    storage_error: what storing vectors in fewer bits costs in cosines.
+    scale: of int8. storage_error: what storing vectors in fewer bits costs in cosines.
     """
 
-    goal: Goal
+    identity: EmbedIdentity
     plan: Plan
-    counts: Counts
+    counts: ScanCounts
     scale: float | None = None
-    storage_error: dict[str, Any] = field(default_factory=dict)
+    storage_error: dict[str, float] = field(default_factory=dict)
 
     @property
     def num_rows_in(self) -> int:
+        """Rows of all units that pass the filter."""
         return sum(self.counts.rows_in.values()) + self.plan.num_linked_rows
 
     @property
-    def reading(self) -> Reading:
-        return self.plan.reading(self.goal.spec, self.goal.corpus, self.goal.workplace)
+    def reader(self) -> CorpusReader:
+        """How rows of the units are read."""
+        return self.plan.reader(self.identity.spec, self.identity.corpus, self.identity.workplace)
 
     def job(self) -> UnitJob:
-        """What workers need to know."""
-        goal, plan = self.goal, self.plan
-        metadata = {"sbert.space": goal.model.space, "sbert.dtype": goal.spec.dtype}
+        """The settings that all workers share."""
+        identity, plan = self.identity, self.plan
+        metadata = {"sbert.space": identity.model.space, "sbert.dtype": identity.spec.dtype}
         if self.scale is not None:
             metadata["sbert.scale"] = repr(self.scale)
+        is_global = identity.spec.distinct == "corpus"
+        num_partitions = _num_partitions(identity, plan) if is_global else 0
         return UnitJob(
-            out=goal.out.storage.uri,
-            generation=goal.generation,
-            reading=self.reading,
+            out=identity.out.storage.uri,
+            generation=identity.generation,
+            reader=self.reader,
             num_units=len(plan.units),
-            num_partitions=_num_partitions(goal, plan) if goal.spec.distinct == "corpus" else 0,
+            num_partitions=num_partitions,
             sources=tuple(name for name, _ in plan.sources),
             source_paths=tuple(path for _, path in plan.sources),
-            dtype=VectorType(goal.spec.dtype),
+            dtype=VectorType(identity.spec.dtype),
             scale=self.scale,
-            has_chunks=goal.spec.long == "chunks",
+            has_chunks=identity.spec.long == "chunks",
             metadata=metadata,
         )
 
     def tokens_per_char(self) -> float:
-        """From a few texts, cut as the model cuts them."""
-        sample = sampled_texts(self.goal, self.plan, self.plan.new_units, SAMPLE_TEXTS)
+        """Tokens per character of a sample of texts, truncated as the model truncates them."""
+        sample = sample_texts(self.identity, self.plan, self.plan.new_units, SAMPLE_TEXTS)
         texts = [str(t) for t in sample if not invalid_reason(t)]
-        num_tokens = sum(len(t.ids) for t in self.goal.model.encoder.tokens_of(texts))
+        num_tokens = sum(len(t.ids) for t in self.identity.model.encoder.tokenize(texts))
         return num_tokens / max(1, sum(map(len, texts)))
 
 
-def surveyed(goal: Goal, fleet: Fleet) -> Survey:
-    """The survey an unfinished run has left, or a new one."""
-    storage = goal.out.storage
-    place = f"{goal.work}/plan.json"
-    if storage.stat(place) is not None:
+def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:
+    """The scan that an unfinished run has saved, or a new one, which is saved."""
+    storage = identity.out.storage
+    if storage.stat(f"{identity.work}/{PLAN}") is not None:
         log.info("taking up the plan of an unfinished run")
-        # Interruptions of whole runs are held against no unit.
-        storage.delete([f"{goal.work}/attempts"])
-        saved = goal.plan_file(goal.generation)
-        plan, counts = Plan.from_dict(saved["plan"]), Counts.from_dict(saved["counts"])
-        return Survey(goal, plan, counts, saved["scale"], saved["quality"])
+        # An interruption of the whole run is not a crash of any unit.
+        storage.delete([f"{identity.work}/attempts"])
+        saved = read_plan_file(storage, identity.work)
+        return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality)
     try:
-        survey = scanned(goal, fleet)
-    except ValueError:  # a mended corpus, or other options, have a generation of their own
-        storage.delete([goal.work])
+        scan = scan_corpus(identity, executor)
+    except ValueError:  # a repaired corpus, or other options, will have another generation
+        storage.delete([identity.work])
         raise
-    scale, error = _calibrated(survey)
-    facts = {
-        "spec": goal.spec_facts(scale),
-        "plan": survey.plan.to_dict(),
-        "counts": asdict(survey.counts),
-        "scale": scale,
-        "quality": error,
-    }
-    storage.put(place, json.dumps(facts).encode())
-    return Survey(goal, survey.plan, survey.counts, scale, error)
+    scale, error = _calibrate(scan)
+    record = PlanFile(
+        spec=identity.settings(scale),
+        plan=scan.plan,
+        counts=scan.counts,
+        scale=scale,
+        quality=error,
+    )
+    write_plan_file(storage, identity.work, record)
+    return replace(scan, scale=scale, storage_error=error)
 
 
-def scanned(goal: Goal, fleet: Fleet) -> Survey:
-    """Plan and scan; a file that proves corrupt on the way is left out, if that is allowed."""
+def scan_corpus(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:
+    """Plan the units and scan them for repeats.
+
+    With --skip-corrupt, planning starts again without a file that cannot be read.
+    """
     staging = Staging(
-        spec=goal.spec,
-        corpus=goal.corpus,
-        place=goal.workplace,
-        folder=f"{goal.work}/staged",
-        stage=fleet.stage,
+        spec=identity.spec,
+        corpus=identity.corpus,
+        place=identity.workplace,
+        folder=f"{identity.work}/staged",
+        stage=executor.stage,
     )
     while True:
         try:
-            return _scanned(goal, fleet, staging)
+            return _plan_and_scan(identity, executor, staging)
         except CorruptFile as error:
             staging.leave_out(error)
 
 
-def _scanned(goal: Goal, fleet: Fleet, staging: Staging) -> Survey:
-    plan = make_plan(staging, goal.shape, goal.out.current, _salvaged(goal))
+def _plan_and_scan(
+    identity: EmbedIdentity, executor: EmbedExecutor, staging: Staging
+) -> ScanResult:
+    plan = make_plan(staging, identity.part_recipe, identity.current, _salvaged_parts(identity))
     shuffle = Shuffle(
-        place=goal.workplace,
-        folder=goal.work,
-        num_partitions=_num_partitions(goal, plan),
-        with_texts=goal.spec.distinct == "corpus",
+        place=identity.workplace,
+        folder=identity.work,
+        num_partitions=_num_partitions(identity, plan),
+        with_texts=identity.spec.distinct == "corpus",
         with_ids=plan.id_column is not None,
     )
-    reading = plan.reading(goal.spec, goal.corpus, goal.workplace)
-    found = fleet.scan(plan, reading, shuffle, goal.out.storage.uri)
-    return Survey(goal, plan, Counts(**found))
+    reader = plan.reader(identity.spec, identity.corpus, identity.workplace)
+    counts = executor.scan(plan, reader, shuffle, identity.out.storage.uri)
+    return ScanResult(identity, plan, counts)
 
 
-def _num_partitions(goal: Goal, plan: Plan) -> int:
-    """Few enough rows in each, those of earlier runs included, to settle in memory."""
-    num_old = goal.out.current.rows if goal.out.current else 0
+def _num_partitions(identity: EmbedIdentity, plan: Plan) -> int:
+    """Partitions of at most PARTITION_ROWS rows on average, those of earlier runs included."""
+    num_old = identity.current.rows if identity.current else 0
     num_rows = sum(unit.num_rows for unit in plan.units) + num_old
     return max(1, -(-num_rows // PARTITION_ROWS))
 
 
-def _salvaged(goal: Goal) -> list[tuple[str, str]]:
-    """Parts an unfinished run with another corpus has left; their vectors are still good."""
-    storage = goal.out.storage
-    found = []
-    for name in goal.unfinished():
-        for stat in storage.list(f"_work/{name}/commits"):
-            record = json.loads(storage.read(stat.name))
-            found.append((record["data"]["path"], record["file"]))
-    return sorted(found)
+def _salvaged_parts(identity: EmbedIdentity) -> list[tuple[str, str]]:
+    """Parts of unfinished runs with another corpus, with their corpus files: vectors to reuse."""
+    storage = identity.out.storage
+    works = [f"{WORK}/{name}" for name in identity.unfinished()]
+    records = [record for work in works for record in read_commits(storage, work)]
+    return sorted((record.data.path, record.file) for record in records)
 
 
-def _calibrated(survey: Survey) -> tuple[float | None, dict]:
-    """The int8 scale, and what storing costs in cosines.
+def _calibrate(scan: ScanResult) -> tuple[float | None, dict[str, float]]:
+    """The int8 scale, and what storing costs in cosines; None and {} for float32.
 
-    The cost is that of the artifact to be: measured on texts of old units and new ones alike.
+    The cost is measured on texts of linked and new units alike, since both are published.
     """
-    kind = VectorType(survey.goal.spec.dtype)
+    kind = VectorType(scan.identity.spec.dtype)
     if kind is VectorType.FLOAT32:
         return None, {}
-    texts = sampled_texts(survey.goal, survey.plan, survey.plan.units, SAMPLE_TEXTS)
-    sample = survey.goal.model.documents(texts).vectors
-    scale = _kept_scale(survey.goal)
+    texts = sample_texts(scan.identity, scan.plan, scan.plan.units, SAMPLE_TEXTS)
+    sample = scan.identity.model.encode(texts).vectors
+    scale = _previous_scale(scan.identity)
     if scale is None and kind is VectorType.INT8:
-        scale = calibrated_scale(sample)
-    error: dict[str, Any] = {"sample": len(sample), **cosine_errors(sample, kind, scale)}
-    if scale is not None and (clipped := num_clipped(sample, scale)):
+        scale = calibrate_scale(sample)
+    errors = measure_cosine_errors(sample, kind, scale)
+    error: dict[str, float] = {"sample": len(sample), **asdict(errors)}
+    if scale is not None and (clipped := count_clipped(sample, scale)):
         error["clipped"] = clipped
         log.warning(
             "%d of %d sampled vectors reach beyond the int8 scale of the first run and are "
             "clipped: cosines move by up to %.2g; for a scale of their own embed to another --out",
             clipped,
             len(sample),
-            error["pair_max"],
+            errors.pair_max,
         )
     return scale, error
 
 
-def _kept_scale(goal: Goal) -> float | None:
+def _previous_scale(identity: EmbedIdentity) -> float | None:
     """The scale of vectors that may be reused: of the last run, or of an unfinished one."""
-    if (current := goal.out.current) is not None and current.rows:
-        return current.spec["scale"]
-    for name in goal.unfinished():
-        return goal.plan_file(name)["scale"]
-    return None
+    if (current := identity.current) is not None and current.rows:
+        return current.settings.scale
+    return next((plan.scale for plan in identity.unfinished_plans()), None)

@@ -1,6 +1,6 @@
-"""Files without row ranges -> Parquet copies, made when rows of them must be read.
+"""Parquet copies of text files, made when rows of them must be read.
 
-In:  a corpus, the columns of a job, and what runs the tasks.
+In:  a corpus, the columns of a job, and a function that runs the tasks.
 Out: names of the copies, and the files that are left out as corrupt.
 """
 
@@ -9,31 +9,34 @@ from dataclasses import dataclass, field
 
 from pipelines.embed.spec import EmbedSpec
 from sbert_core.corpus.columns import FIELD
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import Corpus, CorpusFile, Format
-from sbert_core.corpus.formats import TextFile
-from sbert_core.corpus.parquet import CorruptFile
-from sbert_core.corpus.row_filter import Where
+from sbert_core.corpus.formats import ConvertedFile
+from sbert_core.corpus.row_filter import RowFilter
+
+# Arguments of workers.embed.staging.stage_file.
+StageCall = tuple[str, CorpusFile, list[str], list[str], str, str]
 
 
 @dataclass(kw_only=True)
 class Staging:
-    """What was copied of a corpus, and what of it cannot be read.
+    """Which files of a corpus were copied, and which cannot be read.
 
-    place, folder: where copies go. stage: runs workers.embed.staging.stage_file for each call.
-    copies: names in `place`. texts: what each copied file holds. corrupt: reasons.
+    place, folder: of the copies. stage: runs workers.embed.staging.stage_file for each call.
+    copies: by path the name in `place`. texts: by path what a copy holds. corrupt: by path why.
     """
 
     spec: EmbedSpec
     corpus: Corpus
     place: str
     folder: str
-    stage: Callable[[list[tuple]], list[TextFile | CorruptFile]]
+    stage: Callable[[list[StageCall]], list[ConvertedFile | CorruptFile]]
     copies: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, TextFile] = field(default_factory=dict)
+    texts: dict[str, ConvertedFile] = field(default_factory=dict)
     corrupt: dict[str, str] = field(default_factory=dict)
 
     def copy(self, files: Iterable[CorpusFile]) -> None:
-        """Copy those that are neither Parquet nor copied; a corrupt one is left out or raised."""
+        """Copy the files that are neither Parquet nor copied; `leave_out` for corrupt ones."""
         todo = [
             file
             for file in files
@@ -44,7 +47,7 @@ class Staging:
         if not todo:
             return
         texts = [*FIELD.findall(self.spec.template), self.spec.id_column or "id"]
-        where = Where(self.spec.where).columns if self.spec.where else ()
+        where = RowFilter(self.spec.where).columns if self.spec.where else ()
         columns = [*texts, *self.spec.carried.values(), *where]
         start = len(self.copies) + len(self.corrupt)
         names = [f"{self.folder}/{start + n:06d}.parquet" for n in range(len(todo))]
@@ -61,7 +64,7 @@ class Staging:
                 self.copies[file.path], self.texts[file.path] = name, text
 
     def leave_out(self, error: CorruptFile) -> None:
-        """Plan without this file from now on; raised again if that is not allowed."""
+        """Record a corrupt file of the corpus; raised without --skip-corrupt."""
         paths = {file.path for file in self.corpus.files}
         is_own = error.root == self.corpus.storage.uri and error.path in paths
         if not self.spec.skip_corrupt or not is_own or error.path in self.corrupt:
