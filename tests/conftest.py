@@ -1,5 +1,6 @@
 """Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
 
+import contextlib
 import os
 import re
 import signal
@@ -38,14 +39,18 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items):
-    """Files without Ray first, so that a broken unit is seen at once; of the others the longest."""
+    """Files without Ray first: a broken unit is seen at once.
+
+    Then those that start a Ray of their own, then those that share one and stay connected; of both
+    the longest first.
+    """
     with_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
+    sharing = {item.path for item in items if "ray_address" in item.fixturenames}
 
     def place(item):
-        if item.path not in with_ray:
-            return -1
         name = item.path.name
-        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        length = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        return item.path in with_ray, item.path in sharing, length
 
     items.sort(key=place)
 
@@ -136,7 +141,7 @@ def ray_cluster(s3_server):
         cluster = Cluster(
             initialize_head=True,
             head_node_args={
-                "num_cpus": 4,
+                "num_cpus": 2,  # by themselves jobs take one actor: each imports torch
                 "object_store_memory": 200 * 2**20,
                 "include_dashboard": False,
             },
@@ -147,10 +152,30 @@ def ray_cluster(s3_server):
     cluster.shutdown()
 
 
-@pytest.fixture(scope="module")
-def ray_address(ray_cluster, tmp_path_factory):
-    """The tests of a file stay connected, so that their jobs find warm workers."""
-    from pipelines.runtime.session import ray_session  # noqa: PLC0415
+@pytest.fixture(scope="session")
+def shared_ray(tmp_path_factory):
+    """What keeps this process connected; empty while it is not."""
+    with contextlib.ExitStack() as connection:
+        yield connection
 
-    with ray_session(tmp_path_factory.mktemp("ray"), address=ray_cluster):
-        yield ray_cluster
+
+@pytest.fixture(scope="module")
+def ray_address(ray_cluster, shared_ray, tmp_path_factory):
+    """Files that use the one Ray stay connected from one to the next: their workers are warm.
+
+    A connection costs eight core-seconds, most of them for workers that import torch.
+    """
+    from pipelines.runtime.session import is_connected, ray_session  # noqa: PLC0415
+
+    if not is_connected():
+        folder = tmp_path_factory.mktemp("ray")
+        shared_ray.enter_context(ray_session(folder, address=ray_cluster))
+    return ray_cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unconnected_without_ray_address(request, shared_ray):
+    """A file that does not use the one Ray may start its own."""
+    items = [item for item in request.session.items if item.path == request.path]
+    if not any("ray_address" in item.fixturenames for item in items):
+        shared_ray.close()

@@ -4,11 +4,13 @@
 
 OLD and NEW are `sbert` commands of two installations. Each runs all stages in the same folder, one
 after the other, so that the paths in their manifests agree. Every data file must be equal by
-sha256; where manifests differ, the keys are listed. Times are those of the commands, the best of
-the rounds, and of the work alone where a run states it.
+sha256, and manifests but for the number of their format; where they differ, the keys are listed and
+the exit code is 1. Times are those of the commands, the best of the rounds, and of the work alone
+where a run states it.
 """
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
@@ -21,19 +23,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sbert_core.corpus.docstrings import docstrings, library_folders
+from sbert_core.corpus.docstrings import collect_docstrings, library_folders
 
 STAGES = {
     "prepare": "prepare scored.parquet --format scored --columns a,b,score --out shards",
     "train": "train shards --base demo --objective cosine --max-length 32 --out encoder",
+    "train cross": "train shards --base demo --cross-encoder --max-length 32 --out cross",
+    "prepare ranking": "prepare ranking.parquet --format ranking --columns a,b --out ranking",
+    "mine": "mine ranking --model demo --out mined",
     "embed": "embed corpus.parquet --model demo --carry group --out vectors",
     "embed int8": "embed corpus.parquet --model demo --dtype int8 --limit 2000 --out int8",
+    "embed chunks": "embed corpus.parquet --model demo --long chunks --id content --max-length 32 "
+    "--limit 500 --out chunks",
     "index hnsw": "index vectors --out hnsw",
     "index faiss": "index vectors --kind faiss:IVF64,Flat --out faiss",
     "pairs": "pairs vectors --threshold 0.8 --out pairs",
     "pairs ivf": "pairs vectors --threshold 0.8 --method ivf --recall 0.9 --out cells",
+    "pairs rerank": "pairs vectors --threshold 0.9 --rerank cross --band 0.9:0.95 --out reranked",
     "top k": "pairs vectors --top-k 5 --out nearest",
     "cluster": "cluster pairs --keep longest --out clusters",
+    "cluster topics": "cluster pairs --method components --topics 4 --max-cluster-share 1 "
+    "--out topics",
     "apply": "apply clusters corpus.parquet --out clean",
 }
 
@@ -58,17 +68,21 @@ def main() -> None:
                 )
                 shutil.rmtree(work / version, ignore_errors=True)
                 (work / "run").rename(work / version)
+        is_equal = True
         for stage in options.stages:
             old, new = (min(seconds[version][stage]) for version in ("old", "new"))
             outputs = [work / version / STAGES[stage].split()[-1] for version in ("old", "new")]
-            print(f"{stage:12} {old:7.2f} s {new:7.2f} s  x {new / old:.3f}  {compare(*outputs)}")
+            words = compare(*outputs)
+            is_equal &= "DIFFER" not in words
+            print(f"{stage:15} {old:7.2f} s {new:7.2f} s  x {new / old:.3f}  {words}")
+    sys.exit(not is_equal)
 
 
 def write_inputs(options: argparse.Namespace, work: Path) -> None:
     if options.texts is not None:
         texts = pq.read_table(options.texts, columns=["text"])["text"].to_pylist()
     else:
-        texts = list(docstrings(library_folders()))
+        texts = [row.text for row in collect_docstrings(library_folders(), options.num_texts)]
     texts = texts[: options.num_texts]
     ids = [f"r{n}" for n in range(len(texts))]
     groups = [f"g{n % 3}" for n in range(len(texts))]
@@ -77,12 +91,13 @@ def write_inputs(options: argparse.Namespace, work: Path) -> None:
     scores = [n % 11 / 10 for n in range(half)]
     pairs = {"a": texts[:half], "b": texts[half : 2 * half], "score": scores}
     pq.write_table(pa.table(pairs), work / "scored.parquet")
+    pq.write_table(pa.table(pairs).drop_columns("score"), work / "ranking.parquet")
 
 
 def run_stages(sbert: Path, stages: list[str], work: Path, seconds: dict[str, list[float]]) -> None:
     run = work / "run"
     run.mkdir()
-    for name in ("corpus.parquet", "scored.parquet"):
+    for name in ("corpus.parquet", "scored.parquet", "ranking.parquet"):
         (run / name).symlink_to(work / name)
     for stage in stages:
         start = time.perf_counter()
@@ -107,18 +122,20 @@ def compare(old: Path, new: Path) -> str:
     """Words on what differs."""
     if not (old / "_manifest.json").exists() or not (new / "_manifest.json").exists():
         first, second = plain_files(old), plain_files(new)
+        if not first:
+            return "FILES DIFFER: there are none"
         return "equal files" if first == second else f"FILES DIFFER: {sorted(first ^ second)[:3]}"
     first, second = (json.loads((place / "_manifest.json").read_text()) for place in (old, new))
     data = [listed(first), listed(second)]
     words = "equal data" if data[0] == data[1] else "DATA DIFFERS"
-    keys = differing(first, second)
-    return f"{words}, {'equal manifest' if not keys else f'manifest differs in {keys[:8]}'}"
+    keys = [key for key in differing(first, second) if key != "format"]
+    return f"{words}, {'equal manifest' if not keys else f'MANIFEST DIFFERS in {keys[:8]}'}"
 
 
-def plain_files(place: Path) -> set[tuple[str, int]]:
-    """Names and sizes, of outputs that are no artifact."""
+def plain_files(place: Path) -> set[tuple[str, str]]:
+    """Names and hashes, of outputs that are no artifact."""
     return {
-        (path.relative_to(place).as_posix(), path.stat().st_size)
+        (path.relative_to(place).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest())
         for path in place.rglob("*")
         if path.is_file() and path.suffix in (".parquet", ".safetensors")
     }

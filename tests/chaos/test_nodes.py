@@ -57,14 +57,15 @@ class Inputs:
 
 
 @pytest.fixture(scope="module")
-def inputs(minilm_folder, bert_folder, tmp_path_factory, ray_address):
+def inputs(minilm_folder, bert_folder, tmp_path_factory, nodes):
     folder = tmp_path_factory.mktemp("chaos")
     corpus = write_corpus(folder / "in", {"a.parquet": rows_of(sentences(1600, longest=80))})
     return Inputs(
         folder=folder,
         corpus=str(corpus),
         vectors=str(write_vectors(folder / "v", topical_vectors(24_000, 64))),
-        shards=str(scored_shards(folder, ray_address)),
+        # The short form has no stage that reads them.
+        shards=str(scored_shards(folder, nodes.address)) if ROUNDS else "",
         encode={"model": str(minilm_folder), "unit_rows": 128, "actors": 2},
         learn={
             "base": str(bert_folder),

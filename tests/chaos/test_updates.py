@@ -34,15 +34,15 @@ from support.small_corpus import CONDITIONS, SmallCorpus, plain_rows, read_rows,
 from pipelines.artifacts.reader import Artifact
 from pipelines.cli.main import main
 from pipelines.search.index import Index
+from sbert_core.choices import LongTexts, VectorType
 from sbert_core.corpus.parquet import content_hash
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.chunking import Long
-from sbert_core.encoder.documents import encoded_documents
-from sbert_core.vectors.quantize import VectorType, decoded, stored
+from sbert_core.encoder.documents import encode_documents
+from sbert_core.vectors.quantize import dequantize, quantize
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(7200)]
 
-NUM_STEPS = int(os.environ.get("SBERT_UPDATE_STEPS", "8"))
+NUM_STEPS = int(os.environ.get("SBERT_UPDATE_STEPS", "5"))
 FIRST_SEED = int(os.environ.get("SBERT_UPDATE_SEED", "0"))
 STEPS_OF_A_MACHINE = 25
 MACHINES_OF_A_SEED = 4  # the first of each is the simplest that hypothesis can draw
@@ -272,7 +272,8 @@ class Updates(RuleBasedStateMachine):
             self.scale = None  # there is no vector left to keep it for
             return
         made = [
-            encoded_documents(self.encoder, [row.text], long=Long(self.long)) for *_, row in good
+            encode_documents(self.encoder, [row.text], long=LongTexts(self.long))
+            for *_, row in good
         ]
         sizes = [len(own.vectors) for own in made]
         names = np.repeat(np.arange(len(good)), sizes)
@@ -290,11 +291,11 @@ class Updates(RuleBasedStateMachine):
             values = [getattr(good[n][2], column) for n in names]
             assert table[name or column].to_pylist() == values
         exact = np.concatenate([own.vectors for own in made])
-        self.scale = self.scale or manifest.spec["scale"]
-        assert manifest.spec["scale"] == (self.scale if self.dtype == "int8" else None)
+        self.scale = self.scale or manifest.settings.scale
+        assert manifest.settings.scale == (self.scale if self.dtype == "int8" else None)
         kind = VectorType(self.dtype)
-        np.testing.assert_array_equal(vectors_of(table), stored(exact, kind, self.scale))
-        stated = manifest.facts["storage_error"]
+        np.testing.assert_array_equal(vectors_of(table), quantize(exact, kind, self.scale))
+        stated = manifest.metrics.storage_error
         if stated.get("sample") == len(exact):
             self._check_error(exact, stated)
 
@@ -312,7 +313,7 @@ class Updates(RuleBasedStateMachine):
         return ids
 
     def _check_error(self, exact: np.ndarray, stated: dict) -> None:
-        coarse = decoded(stored(exact, VectorType(self.dtype), self.scale), self.scale)
+        coarse = dequantize(quantize(exact, VectorType(self.dtype), self.scale), self.scale)
         coarse = coarse.astype(np.float64)
         cos = (exact * coarse).sum(1) / np.linalg.norm(coarse, axis=1) / _norms(exact)
         assert 1 - cos.min() <= stated["self_max"] + 1e-6
@@ -322,7 +323,7 @@ class Updates(RuleBasedStateMachine):
         table = table_of(self.home / "vectors")
         order = np.argsort(table["id"].to_numpy(zero_copy_only=False), kind="stable")
         self.ids = [table["id"][int(n)].as_py() for n in order]
-        vectors = decoded(vectors_of(table)[order], self.scale).astype(np.float64)
+        vectors = dequantize(vectors_of(table)[order], self.scale).astype(np.float64)
         cos = vectors @ vectors.T / np.outer(_norms(vectors), _norms(vectors))
         cos = np.clip(cos.astype(np.float32), -1, 1)
         is_equal = (vectors[:, None] == vectors[None]).all(2)
@@ -399,7 +400,7 @@ class Updates(RuleBasedStateMachine):
         """Rows that are there, none twice, with their own cosines, the row itself among them."""
         place = {name: n for n, name in enumerate(self.ids)}
         table = table_of(self.home / "vectors")
-        vectors = decoded(vectors_of(table), self.scale)
+        vectors = dequantize(vectors_of(table), self.scale)
         names = table["id"].to_pylist()
         index = Index.open(self.home / "index")
         assert index.rows == len(names)

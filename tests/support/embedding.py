@@ -27,7 +27,8 @@ def rows_of(texts: list, first: int = 0) -> dict:
 
 
 def embed(corpus, out, model, **options):
-    """One run of the job in this process."""
+    """One run of the job in this process; with one actor, since each imports torch."""
+    options = {"actors": 1, **options}
     return run(EmbedSpec(corpus=str(corpus), out=str(out), model=str(model), **options))
 
 

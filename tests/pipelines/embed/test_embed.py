@@ -40,14 +40,14 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def options(ray_address, bert_folder):
-    return {"model": bert_folder, "address": ray_address, "unit_rows": 32, "actors": 2}
+    return {"model": bert_folder, "address": ray_address, "unit_rows": 32}
 
 
 @pytest.fixture(scope="module")
 def published(corpus, options, tmp_path_factory):
-    """An undisturbed run."""
+    """An undisturbed run of two actors."""
     out = tmp_path_factory.mktemp("out") / "vectors"
-    report = embed(corpus, out, **options)
+    report = embed(corpus, out, **options, actors=2)
     return out, report
 
 
@@ -118,7 +118,7 @@ def test_rerun_is_free_and_needs_no_ray(published, corpus, options, monkeypatch)
 def test_bytes_do_not_depend_on_workers_nor_on_the_distinct_pass(
     published, corpus, options, tmp_path
 ):
-    embed(corpus, tmp_path / "one", **{**options, "actors": 1})
+    embed(corpus, tmp_path / "one", **options)
     assert published_bytes(tmp_path / "one") == published_bytes(published[0])
     embed(corpus, tmp_path / "unit", **{**options, "distinct": "unit"})
     assert table_of(tmp_path / "unit").equals(table_of(published[0]))
@@ -209,7 +209,7 @@ def test_conditions_carried_columns_templates_and_partitions(options, bert_folde
         [f"{title}\n{body}" for title, body in zip(texts[10:25], texts[40:55], strict=True)]
     )
     np.testing.assert_array_equal(vectors_of(table), want)
-    assert Artifact.open(out).manifest.made_from["positional"] is True
+    assert Artifact.open(out).manifest.inputs.positional is True
 
 
 def test_ids_of_content_number_the_repeats(options, tmp_path):
@@ -226,15 +226,15 @@ def test_small_dtypes_state_their_error(dtype, worst, corpus, options, published
     out = tmp_path / dtype
     embed(corpus, out, **options, dtype=dtype)
     manifest = Artifact.open(out).manifest
-    stored = vectors_of(table_of(out)).astype(np.float64) * (manifest.spec["scale"] or 1.0)
+    stored = vectors_of(table_of(out)).astype(np.float64) * (manifest.settings.scale or 1.0)
     exact = vectors_of(table_of(published[0])).astype(np.float64)
     cos = (stored * exact).sum(1) / np.linalg.norm(stored, axis=1)
-    stated = manifest.facts["storage_error"]
+    stated = manifest.metrics.storage_error
     assert 1 - cos.min() <= max(1.5 * stated["self_max"], 1e-6)
     assert stated["self_max"] < worst
     if dtype == "int8":
         file = pa.parquet.ParquetFile(out / manifest.files[0].path)
-        assert float(file.schema_arrow.metadata[b"sbert.scale"]) == manifest.spec["scale"]
+        assert float(file.schema_arrow.metadata[b"sbert.scale"]) == manifest.settings.scale
         assert np.abs(vectors_of(table_of(out))).max() == 127
 
 
@@ -296,7 +296,7 @@ def test_work_left_by_another_corpus_is_salvaged_with_its_scale(options, tmp_pat
     write_corpus(corpus, {"a.parquet": rows_of(texts[60:], 1000)})
     report = embed(corpus, out, **int8)
     assert (report.embedded, report.reused) == (60, 60)
-    assert Artifact.open(out).manifest.spec["scale"] == left
+    assert Artifact.open(out).manifest.settings.scale == left
     assert_nothing_but_the_artifact(out)
 
 
