@@ -15,11 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origin, overload
+from typing import TypeVar, Union, dataclass_transform, get_args, get_origin, overload
 
 Value = TypeVar("Value")
 SpecType = TypeVar("SpecType")
 
+# The field `address` of every job that runs on Ray.
+ADDRESS = "Ray cluster; embedded by default."
+RAY_ADDRESS = "RAY_ADDRESS"
 DECLARED = "option"  # key of an OptionInfo in the metadata of a field
 
 
@@ -118,7 +121,7 @@ def option(
     syntax: Syntax | None = None,
     envvar: str | None = None,
     repr: bool = True,
-) -> Any: ...  # noqa: ANN401 - as dataclasses.field: a required field fits any annotation
+) -> Value: ...  # type: ignore[type-var]  # required: the annotation decides
 
 
 def option(
@@ -148,7 +151,7 @@ def argument(
 
 
 @overload
-def argument(help: str, *, path: PathKind | None = None, metavar: str | None = None) -> Any: ...  # noqa: ANN401 - as above
+def argument(help: str, *, path: PathKind | None = None, metavar: str | None = None) -> Value: ...  # type: ignore[type-var]
 
 
 def argument(
@@ -163,15 +166,10 @@ def argument(
     return dataclasses.field(default=default, metadata={DECLARED: info})
 
 
-def address_option() -> str | None:
-    """The field `address` of every job that runs on Ray."""
-    return option("Ray cluster; embedded by default.", default=None, envvar="RAY_ADDRESS")
-
-
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(option, argument, address_option),
+    field_specifiers=(option, argument),
 )
 def spec_class(cls: type[SpecType]) -> type[SpecType]:
     """Make a subclass of `Spec` a frozen dataclass with keyword-only fields."""

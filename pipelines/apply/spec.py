@@ -1,6 +1,6 @@
 """Options of `sbert apply`."""
 
-from pipelines.options import PathKind, Spec, address_option, argument, option, spec_class
+from pipelines.options import ADDRESS, RAY_ADDRESS, PathKind, Spec, argument, option, spec_class
 
 
 @spec_class
@@ -13,4 +13,4 @@ class ApplySpec(Spec):
     threshold: float | None = option(
         "Threshold to use, if the clusters have several.", default=None
     )
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)

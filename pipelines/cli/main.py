@@ -7,16 +7,16 @@ their libraries load when one runs, so that `--help` is instant.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import click
 
 from pipelines import STAGES
 from pipelines.apply.spec import ApplySpec
 from pipelines.cli import render, render_hits, render_run
-from pipelines.cli.exit_codes import run_job
 from pipelines.cli.parameters import common_parameters, spec_parameters
 from pipelines.cli.rendered import Rendered
+from pipelines.cli.run_job import run_job
 from pipelines.cluster.spec import ClusterSpec
 from pipelines.dedup.spec import DedupSpec
 from pipelines.demo.spec import DemoSpec
@@ -84,6 +84,21 @@ def main() -> None:
     """
 
 
+class Callback(Protocol):
+    """What runs when a command is called, with its parameters by name."""
+
+    def __call__(
+        self,
+        *,
+        debug: bool,
+        json_log: bool,
+        as_json: bool = False,
+        max_wait: float | None = None,
+        when_busy: str | None = None,
+        **options: object,
+    ) -> None: ...
+
+
 class StageCommand(click.Command):
     """The command of one stage. spec_type: its options; waits, has_json: its switches."""
 
@@ -91,7 +106,7 @@ class StageCommand(click.Command):
         self,
         stage: str,
         spec_type: type[Spec],
-        callback: Callable[..., None],
+        callback: Callback,
         *,
         waits: bool,
         has_json: bool,

@@ -1,5 +1,6 @@
 """Options of a spec -> parameters of a click command."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -9,26 +10,6 @@ from pipelines.options import Spec, SpecOption, Syntax, options_of
 # Switches that are not fields of a spec: they change how a command waits, logs or prints.
 MAX_WAIT_SECONDS = 600.0
 WHEN_BUSY = ("exit", "wait")
-PLAIN_TYPES: dict[type, click.ParamType] = {int: click.INT, float: click.FLOAT, str: click.STRING}
-
-
-class SpelledValue(click.ParamType):
-    """A value that `syntax` parses from one word."""
-
-    name = "text"
-
-    def __init__(self, syntax: Syntax) -> None:
-        self.syntax = syntax
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self.syntax.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def spec_parameters(spec_type: type[Spec]) -> list[click.Parameter]:
@@ -101,6 +82,7 @@ def _option(declared: SpecOption) -> click.Option:
         required=declared.is_required,
         show_default=bool(declared.default_text),
         envvar=info.envvar,
+        callback=None if info.syntax is None else _parser(info.syntax),
         help=info.help,
     )
     if not declared.is_required:  # click takes a default of None for a value
@@ -116,11 +98,22 @@ def _default(declared: SpecOption) -> object:
     return declared.default_text if is_text else declared.default
 
 
-def _type(declared: SpecOption) -> click.ParamType:
+def _type(declared: SpecOption) -> object:
+    """A type of click, or a plain type that click takes for one."""
     if declared.info.syntax is not None:
-        return SpelledValue(declared.info.syntax)
+        return str
     if declared.choices:
         return click.Choice(declared.choices)
-    if declared.kind is Path:
-        return click.Path(path_type=Path)
-    return PLAIN_TYPES[declared.kind]
+    return click.Path(path_type=Path) if declared.kind is Path else declared.kind
+
+
+def _parser(syntax: Syntax) -> Callable[[click.Context, click.Parameter, str | None], object]:
+    """Parse the word of an option; a ValueError of the syntax becomes a usage error."""
+
+    def parse(ctx: click.Context, param: click.Parameter, word: str | None) -> object:
+        try:
+            return None if word is None else syntax.parse(word)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return parse

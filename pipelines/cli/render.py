@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.mine.job import MineReport
     from pipelines.pairs.job import PairsReport
     from pipelines.prepare.job import PrepareReport
-    from pipelines.train.job import TrainReport
+    from pipelines.train.report import TrainReport
 
 TOPICS_SHOWN = 20
 SAMPLES = {"held": "held out", "inside": "in corpus"}  # of queries that measure recall

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pipelines.cli.exit_codes import EXIT_BAD_INPUT
 from pipelines.cli.rendered import Rendered
+from pipelines.runtime.exit_codes import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipelines.dedup.job import DedupReport
     from pipelines.demo.job import DemoReport
     from pipelines.doctor.job import DoctorReport
-    from pipelines.report.job import ReportReport
+    from pipelines.report.job import ReportResult
     from pipelines.run.estimate import JobPlan
     from pipelines.run.job import RunReport
     from pipelines.submit.job import Submitted
@@ -94,7 +94,7 @@ def render_demo(report: "DemoReport") -> str:
     return "\n".join(lines)
 
 
-def render_report(report: "ReportReport") -> str:
+def render_report(report: "ReportResult") -> str:
     return f"{report.bytes / 1e6:,.1f} MB\nreport -> {report.page}"
 
 

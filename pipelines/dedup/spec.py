@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_cosine,
     option,
@@ -31,7 +32,7 @@ class DedupSpec(Spec):
         'Which row of a group to keep: "longest,newest:date"; else the first by id.', default=""
     )
     model: str = option("Encoder: folder, hub id or 'demo'.", default="demo", path=PathKind.MODEL)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         refuse_uri(self.out)

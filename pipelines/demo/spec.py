@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.options import PathKind, Spec, address_option, option, spec_class
+from pipelines.options import ADDRESS, RAY_ADDRESS, PathKind, Spec, option, spec_class
 
 
 @spec_class
@@ -14,7 +14,7 @@ class DemoSpec(Spec):
     )
     docstrings: int | None = option("Texts to embed; 4,000, or 1,000 with --small.", default=None)
     small: bool = option("Less of everything: under two minutes.", default=False)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         if self.docstrings is not None and self.docstrings < 2:

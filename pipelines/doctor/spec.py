@@ -1,6 +1,6 @@
 """Options of `sbert doctor`."""
 
-from pipelines.options import PathKind, Spec, option, spec_class
+from pipelines.options import RAY_ADDRESS, PathKind, Spec, option, spec_class
 
 
 @spec_class
@@ -12,5 +12,5 @@ class DoctorSpec(Spec):
     )
     gpu: bool = option("Also measure a GPU (five minutes), and write a report.", default=False)
     address: str | None = option(
-        "Ray cluster; this machine by default.", default=None, envvar="RAY_ADDRESS"
+        "Ray cluster; this machine by default.", default=None, envvar=RAY_ADDRESS
     )

@@ -3,9 +3,10 @@
 from enum import StrEnum
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -87,7 +88,7 @@ class EmbedSpec(Spec):
     )
     skip_corrupt: bool = option("Quarantine unreadable files and go on.", default=False)
     plan: bool = option("Estimate what would be done; write nothing.", default=False)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         if self.id is not None and self.id_column is not None:

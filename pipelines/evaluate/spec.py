@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     option,
     refuse_uri,
@@ -63,7 +64,7 @@ class EvaluateSpec(Spec):
     out: Path | None = option(
         "Folder for scores.json and scores.md.", default=None, path=PathKind.OUTPUT
     )
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         if self.out is not None:

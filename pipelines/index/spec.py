@@ -1,9 +1,10 @@
 """Options of `sbert index`, checked when they are given."""
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -32,7 +33,7 @@ class IndexSpec(Spec):
         "Raise the search effort until recall@10 reaches this, or fail.", default=None
     )
     seed: int = option("Random seed of the index and of its samples.", default=0)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         check_positive(self, "shards", "ef_construction", "train_sample", "recall_sample")

@@ -1,9 +1,10 @@
 """Options of `sbert mine`, checked when they are given."""
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -23,7 +24,7 @@ class MineSpec(Spec):
         "A negative's cosine to the query is at least this far below the answer's.", default=0.05
     )
     ceiling: float = option("Largest cosine of a negative to the answer.", default=0.9)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         check_positive(self, "negatives")

@@ -3,9 +3,10 @@
 from enum import StrEnum
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_cosine,
     check_positive,
@@ -52,7 +53,7 @@ class PairsSpec(Spec):
         "Cosines LOW:HIGH to rerank.", default=(0.85, 0.95), syntax=BAND
     )
     seed: int = option("Random seed of samples and cells.", default=0)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         check_positive(self, "max_edges", "top_k")

@@ -1,9 +1,10 @@
 """Options of `sbert prepare`, checked when they are given."""
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -44,7 +45,7 @@ class PrepareSpec(Spec):
         path=PathKind.MODEL,
     )
     seed: int = option("Random seed of the held-out rows and of the shards.", default=0)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         if not 0 <= self.dev_fraction < 1:

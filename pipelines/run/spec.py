@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.options import PathKind, Spec, address_option, argument, option, spec_class
+from pipelines.options import ADDRESS, RAY_ADDRESS, PathKind, Spec, argument, option, spec_class
 
 
 @spec_class
@@ -19,4 +19,4 @@ class RunSpec(Spec):
         default=None,
         flag="--from",
     )
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)

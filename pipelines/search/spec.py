@@ -1,9 +1,10 @@
 """Options of `sbert search`, checked when they are given."""
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -42,7 +43,7 @@ class SearchSpec(Spec):
     out: str | None = option(
         "Parquet file for the hits of --queries.", default=None, path=PathKind.OUTPUT
     )
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         check_positive(self, "k")

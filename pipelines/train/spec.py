@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pipelines.options import (
+    ADDRESS,
+    RAY_ADDRESS,
     PathKind,
     Spec,
-    address_option,
     argument,
     check_positive,
     option,
@@ -68,7 +69,7 @@ class TrainSpec(Spec):
         path=PathKind.INPUT,
     )
     checkpoint_steps: int = option("Steps between checkpoints.", default=500)
-    address: str | None = address_option()
+    address: str | None = option(ADDRESS, default=None, envvar=RAY_ADDRESS)
 
     def check(self) -> None:
         if (self.objective is None) == (not self.cross_encoder):

@@ -117,7 +117,7 @@ def test_click_has_every_field_with_its_default_and_help(stage):
             assert shown == own.default_text
         if not own.is_required and own.length is None:
             default = param.get_default(click.Context(command))
-            value = param.type_cast_value(click.Context(command), default)
+            value = param.process_value(click.Context(command), default)
             assert value == own.default
 
 

@@ -158,8 +158,8 @@ def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
         "pipelines/cli/main.py: click.echo(printable(note), err=True)",
         "pipelines/cli/doctor_table.py: console.print(table, markup=True)",
         "pipelines/cli/reference.py: sys.stdout.write(reference_text())",
-        "pipelines/cli/exit_codes.py: sys.stderr.write(printable(traceback.format_exc()))",
-        "pipelines/cli/exit_codes.py: sys.stderr.write(f'{line}{hint}\\n')",
+        "pipelines/cli/run_job.py: sys.stderr.write(printable(traceback.format_exc()))",
+        "pipelines/cli/run_job.py: sys.stderr.write(f'{line}{hint}\\n')",
         "pipelines/submit/job.py: sys.stdout.write(printable(chunk[-num_new:]))",
     }
 
