@@ -1,152 +1,165 @@
-"""Folders -> what they hold: artifacts, encoders, scores, the record of a run."""
+"""Folders -> what a report can show: artifacts, trainings, scores, the record of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
+from pipelines.artifacts.kinds import CLUSTERS, PAIRS, VECTORS, Kind
 from pipelines.artifacts.layout import RUN
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.manifest import Manifest
+from pipelines.artifacts.reader import (
+    AnyArtifact,
+    Artifact,
+    ClustersArtifact,
+    PairsArtifact,
+    VectorsArtifact,
+    typed,
+)
+from pipelines.artifacts.sidecars import (
+    CARD,
+    RUN_RECORD,
+    SCORES,
+    TOPICS,
+    TRAINING,
+    IndexCard,
+    RunFacts,
+    RunRecord,
+    ScoreRecord,
+    Topic,
+    TrainingRecord,
+    read_sidecar,
+)
 from sbert_core.corpus.published import MANIFEST
-from sbert_core.json_schema import COUNT, NUMBER, checked, read_json
-from sbert_core.storage import storage_at
+from sbert_core.storage import Storage, storage_at
 
-RECORD = "run.json"
-TRAINING = "training.json"
-SCORES = "scores.json"
-CARD = "card.json"
-TIMES = {"p50": NUMBER, "p99": NUMBER, "rows": COUNT, "how?": str}
-# What is shown of each file, so that a broken one is told from a page that is.
-SHAPES: dict[str, Any] = {
-    RUN: {
-        "seconds?": NUMBER,
-        "phases?": {str: NUMBER},
-        "private_bytes?": {str: COUNT},
-        "repeats?": COUNT,
-        "tokens?": COUNT,
-        "tokens_per_second?": NUMBER,
-        "num_actors?": COUNT,
-        "padding_avoided?": COUNT,
-        "speeds?": [[NUMBER]],
-    },
-    CARD: {
-        "recall": {str: {str: {"value": NUMBER, "low": NUMBER, "high": NUMBER}}},
-        "single_query_ms": TIMES,
-        "extrapolated_query_ms": TIMES,
-    },
-    TRAINING: {
-        "report": {
-            "steps": COUNT,
-            "rows": COUNT,
-            "measure?": (str, None),
-            "start_score?": (NUMBER, None),
-            "best_score?": (NUMBER, None),
-        },
-        "loss": [[NUMBER]],
-        "dev": [[NUMBER]],
-    },
-    SCORES: {
-        str: [{"task": str, "data": str, "measure": str, "value": NUMBER, "is_main": bool}],
-    },
-    RECORD: dict,
-}
-RECORD_SHAPE = {
-    "seconds": NUMBER,
-    "stages": [{"name": str, "outcome": str, "seconds": NUMBER, "driver_bytes?": COUNT}],
-    "gates?": [{"name": str, "limit": NUMBER, "value": (NUMBER, None), "is_met": bool}],
-    "price_per_hour?": (NUMBER, None),
-}
+Record = TypeVar("Record")
+Settings = TypeVar("Settings")
+Inputs = TypeVar("Inputs")
+Metrics = TypeVar("Metrics")
 
 
 @dataclass(slots=True)
-class Found:
-    """Everything a report can tell of. Of several artifacts of a kind the last counts.
+class ReportSources:
+    """What was found, by `find`. Of several artifacts of a kind the last counts.
 
-    left_out: kinds that were found, but made from other vectors than those that are there.
+    trainings: by folder. scores: by model. record: of `sbert run`. runs: of the run that published
+    each kind of artifact. stale_kinds: kinds that are left out, since they were made from other
+    vectors than those that were found.
     """
 
-    artifacts: dict[str, Artifact] = field(default_factory=dict)
-    trainings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    scores: dict[str, Any] = field(default_factory=dict)
-    card: dict[str, Any] | None = None
-    record: dict[str, Any] = field(default_factory=dict)
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    artifacts: dict[str, AnyArtifact] = field(default_factory=dict)
+    trainings: dict[str, TrainingRecord] = field(default_factory=dict)
+    scores: dict[str, tuple[ScoreRecord, ...]] = field(default_factory=dict)
+    card: IndexCard | None = None
+    record: RunRecord | None = None
+    runs: dict[str, RunFacts] = field(default_factory=dict)
+    stale_kinds: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, sources: Sequence[str]) -> "Found":
+    def find(cls, places: Sequence[str]) -> "ReportSources":
+        """Read some places and the folders in them, one level deep.
+
+        FileNotFoundError if they hold nothing to show; ValueError for a broken file.
+        """
         found = cls()
-        for source in sources:
-            found._look(source)
+        for place in places:
+            found._read_place(place)
             names = {
-                stat.name.split("/")[0] for stat in storage_at(source).list() if "/" in stat.name
+                stat.name.split("/")[0] for stat in storage_at(place).list() if "/" in stat.name
             }
             for name in sorted(names):
                 if name[0] not in "_.":
-                    found._look(f"{source.rstrip('/')}/{name}")
+                    found._read_place(f"{place.rstrip('/')}/{name}")
         if not (found.artifacts or found.trainings or found.scores):
             raise FileNotFoundError(
-                f"{', '.join(sources)} holds nothing to report on; give the folder of a run, or "
+                f"{', '.join(places)} holds nothing to report on; give the folder of a run, or "
                 "artifacts"
             )
-        found._add_sources()
-        found._leave_out_stale()
+        found._add_inputs()
+        found._drop_stale()
         return found
 
-    def _look(self, place: str) -> None:
+    def _read_place(self, place: str) -> None:
         storage = storage_at(place)
-
-        def loaded(name: str) -> Any:  # noqa: ANN401
-            return read_json(storage, name, SHAPES[name]) if storage.stat(name) else None
-
         if storage.stat(MANIFEST) is not None:
             artifact = Artifact.open(place)
             kind = artifact.manifest.kind
             self.artifacts[kind] = artifact
-            self.runs[kind] = loaded(RUN) or {}
-            self.card = loaded(CARD) or self.card
-        if (training := loaded(TRAINING)) is not None:
+            self.runs[kind] = _read_if_there(storage, RUN, RunFacts) or RunFacts()
+            self.card = _read_if_there(storage, CARD, IndexCard) or self.card
+        training = _read_if_there(storage, TRAINING, TrainingRecord)
+        if training is not None:
             self.trainings[place.rstrip("/").rpartition("/")[2]] = training
-        self.scores |= loaded(SCORES) or {}
-        if "stages" in (record := loaded(RECORD) or {}):  # else it is somebody else's file
-            self.record = checked(record, RECORD_SHAPE, f"{place}/{RECORD}")
+        self.scores |= _read_if_there(storage, SCORES, dict[str, tuple[ScoreRecord, ...]]) or {}
+        # Other programs write a run.json, too.
+        if "stages" in (_read_if_there(storage, RUN_RECORD, dict[str, object]) or {}):
+            self.record = read_sidecar(storage, RUN_RECORD, RunRecord)
 
-    def _add_sources(self) -> None:
-        """Pairs and vectors that clusters were made from, where they still are."""
-        for kind, option in (("clusters", "pairs"), ("clusters", "vectors"), ("pairs", "vectors")):
-            own = self.artifacts.get(kind)
-            is_other = (kind, option) == ("clusters", "vectors") and self._is_stale("clusters")
-            if own is None or (option in self.artifacts and not is_other):
-                continue
-            source = own.manifest.made_from
-            place = source["a"][option] if kind == "pairs" else source[option]
-            if storage_at(place).stat(MANIFEST) is not None:
-                self._look(place)
+    def _add_inputs(self) -> None:
+        """Add the pairs and vectors that clusters were made from, where they still are."""
+        if (clusters := self.clusters) is not None:
+            self._add(PAIRS.name, clusters.manifest.inputs.pairs)
+            if self.vectors is None or self._is_stale(CLUSTERS.name):
+                self._read_published(clusters.manifest.inputs.vectors)
+        if (pairs := self.pairs) is not None:
+            self._add(VECTORS.name, pairs.manifest.inputs.a.vectors)
+
+    def _add(self, kind: str, place: str) -> None:
+        if kind not in self.artifacts:
+            self._read_published(place)
+
+    def _read_published(self, place: str) -> None:
+        if storage_at(place).stat(MANIFEST) is not None:
+            self._read_place(place)
 
     def _is_stale(self, kind: str) -> bool:
-        """Was it made from other vectors than those that are there?"""
-        if (own := self.artifacts.get(kind)) is None or self.vectors is None:
+        """Was this kind made from other vectors than those that were found?"""
+        if self.vectors is None:
             return False
-        source = own.manifest.made_from
-        made_from = source["a"]["files"] if kind == "pairs" else source["vectors_files"]
-        return made_from != [file.sha256 for file in self.vectors.manifest.files]
+        known = tuple(file.sha256 for file in self.vectors.manifest.files)
+        if kind == PAIRS.name:
+            return self.pairs is not None and self.pairs.manifest.inputs.a.files != known
+        return self.clusters is not None and self.clusters.manifest.inputs.vectors_files != known
 
-    def _leave_out_stale(self) -> None:
-        self.left_out = tuple(kind for kind in ("pairs", "clusters") if self._is_stale(kind))
-        for kind in self.left_out:
+    def _drop_stale(self) -> None:
+        self.stale_kinds = tuple(
+            kind for kind in (PAIRS.name, CLUSTERS.name) if self._is_stale(kind)
+        )
+        for kind in self.stale_kinds:
             del self.artifacts[kind]
 
-    @property
-    def vectors(self) -> Artifact | None:
-        return self.artifacts.get("vectors")
+    def _of_kind(
+        self, kind: Kind[Settings, Inputs, Metrics]
+    ) -> Artifact[Manifest[Settings, Inputs, Metrics]] | None:
+        if (own := self.artifacts.get(kind.name)) is None:
+            return None
+        return Artifact(own.uri, typed(own.manifest, kind, own.uri, ""))
 
     @property
-    def pairs(self) -> Artifact | None:
-        return self.artifacts.get("pairs")
+    def vectors(self) -> VectorsArtifact | None:
+        return self._of_kind(VECTORS)
 
     @property
-    def clusters(self) -> Artifact | None:
-        return self.artifacts.get("clusters")
+    def pairs(self) -> PairsArtifact | None:
+        return self._of_kind(PAIRS)
 
     @property
-    def generations(self) -> dict[str, str]:
-        return {kind: own.manifest.generation for kind, own in self.artifacts.items()}
+    def clusters(self) -> ClustersArtifact | None:
+        return self._of_kind(CLUSTERS)
+
+    @property
+    def vectors_run(self) -> RunFacts:
+        """The run that embedded the vectors; zeros if it is not known."""
+        return self.runs.get(VECTORS.name, RunFacts())
+
+    def topic_names(self) -> tuple[str, ...]:
+        """Keywords of each topic of the clusters; none without topics."""
+        if self.clusters is None:
+            return ()
+        storage = storage_at(self.clusters.uri)
+        topics = _read_if_there(storage, TOPICS, tuple[Topic, ...]) or ()
+        return tuple(" ".join(topic.words) or "?" for topic in topics)
+
+
+def _read_if_there(storage: Storage, name: str, kind: type[Record]) -> Record | None:
+    return read_sidecar(storage, name, kind) if storage.stat(name) else None

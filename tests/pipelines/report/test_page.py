@@ -4,6 +4,7 @@ Needs Chromium and its driver (`make browser`); pictures are left in build/scree
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from support.browser import BROWSER, DRIVER, FLAGS
 
-from pipelines.artifacts.ids import Rows
-from pipelines.report.browser import Decided, clusters_of
-from sbert_core.report.page import page
+from pipelines.artifacts.ids import IdIndex
+from pipelines.report.browser import make_cluster_list
+from pipelines.report.cluster_table import ClusterTable
+from sbert_core.json_record import decode
+from sbert_core.report.facts import ReportFacts
+from sbert_core.report.page import render_page
 
 PICTURES = Path(__file__).parents[3] / "build" / "screenshots"
 HOSTILE = (
@@ -40,7 +44,7 @@ pytestmark = [
 class Texts:
     """A text for every row, hostile now and then."""
 
-    def of(self, numbers):
+    def for_rows(self, numbers):
         return [
             HOSTILE[n % len(HOSTILE)] if n % 50 < 5 else f"text {n // 3} of heap {n % 3}"
             for n in numbers
@@ -52,8 +56,8 @@ def facts(num_clusters, shown):
     number = 3 * num_clusters
     row = np.arange(number)
     ids = [f"<b>{n:07d}</b>" for n in row]
-    own = Decided(
-        rows=Rows(pa.array(ids, pa.large_string()), row, pa.string()),
+    own = ClusterTable(
+        rows=IdIndex(pa.array(ids, pa.large_string()), row, pa.string()),
         samples=Texts(),  # type: ignore[arg-type]
         cluster=row // 3 * 3,
         size=np.full(number, 3),
@@ -71,12 +75,12 @@ def facts(num_clusters, shown):
             "y": float(y),
             "group": n % 3,
             "id": ids[3 * n],
-            "text": Texts().of([3 * n])[0],
+            "text": Texts().for_rows([3 * n])[0],
             "cluster": ids[3 * n],
         }
         for n, (x, y) in enumerate(rng.uniform(0.1, 0.9, (min(300, num_clusters), 2)))
     ]
-    return {
+    shown_facts = {
         "title": HOSTILE[0],
         "subtitle": HOSTILE[1],
         "headline": [{"label": HOSTILE[2], "value": "7"}],
@@ -93,7 +97,7 @@ def facts(num_clusters, shown):
             "said": "cosines",
         },
         "curve": [{"cos": 0.9, "pairs": 9, "removed": 4}, {"cos": 1.0, "pairs": 2, "removed": 1}],
-        "clusters": clusters_of(own, shown, seed=0),
+        "clusters": {},
         "map": {"points": points, "groups": [HOSTILE[1], "second", "third"], "said": "a sample"},
         "quarantine": {
             "items": [{"id": HOSTILE[0], "file": "f", "row": "1", "reason": "blank"}],
@@ -114,6 +118,8 @@ def facts(num_clusters, shown):
         "stages": [],
         "notes": [HOSTILE[4]],
     }
+    clusters = make_cluster_list(own, shown, seed=0)
+    return replace(decode(ReportFacts, shown_facts, "facts"), clusters=clusters)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +137,7 @@ def chrome():
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(facts(60, 2000)), encoding="utf-8")
+    path.write_text(render_page(facts(60, 2000)), encoding="utf-8")
     return path
 
 
@@ -184,13 +190,13 @@ def test_the_map_answers_pointer_wheel_keys_and_search(chrome, small):
     opened(chrome, small)
     canvas = chrome.find_element(By.ID, "map")
     chrome.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
-    point = facts(60, 10)["map"]["points"][7]
+    point = facts(60, 10).map.points[7]
     size = canvas.size
-    x = (point["x"] - 0.5) * size["width"]
-    y = (point["y"] - 0.5) * size["height"]
+    x = (point.x - 0.5) * size["width"]
+    y = (point.y - 0.5) * size["height"]
     ActionChains(chrome).move_to_element_with_offset(canvas, int(x), int(y)).perform()
     tip = chrome.find_element(By.ID, "tip")
-    assert tip.is_displayed() and point["id"] in tip.text
+    assert tip.is_displayed() and point.id in tip.text
     PICTURES.mkdir(parents=True, exist_ok=True)
     chrome.save_screenshot(str(PICTURES / "map.png"))
     ActionChains(chrome).scroll_by_amount(0, 0).perform()
@@ -207,7 +213,7 @@ def test_the_map_answers_pointer_wheel_keys_and_search(chrome, small):
     chrome.find_element(By.ID, "map-search").send_keys("text 2")
     assert " of 60 points" in chrome.find_element(By.ID, "map-count").text
     ActionChains(chrome).move_to_element_with_offset(canvas, int(x), int(y)).click().perform()
-    assert chrome.find_element(By.ID, "clusters-search").get_attribute("value") == point["id"]
+    assert chrome.find_element(By.ID, "clusters-search").get_attribute("value") == point.id
     assert chrome.find_element(By.ID, "clusters-count").text.startswith("1 found")
 
 
@@ -238,10 +244,10 @@ def test_it_fits_wide_and_narrow_screens(chrome, small, width, scheme):
 
 def test_a_hundred_thousand_clusters_are_sampled_and_quick(chrome, tmp_path):
     many = facts(100_000, 2000)
-    assert many["clusters"]["total"] == 100_000 and len(many["clusters"]["items"]) == 2000
-    assert "shown: the 1,000 largest and a sample of 1,000 others" in many["clusters"]["said"]
+    assert many.clusters.total == 100_000 and len(many.clusters.items) == 2000
+    assert "shown: the 1,000 largest and a sample of 1,000 others" in many.clusters.note
     path = tmp_path / "many.html"
-    path.write_text(page(many), encoding="utf-8")
+    path.write_text(render_page(many), encoding="utf-8")
     assert path.stat().st_size < 5e6
     start = time.monotonic()
     opened(chrome, path)

@@ -8,7 +8,7 @@ from support.clustering import clustered, paired
 from support.synthetic import write_vectors
 
 from pipelines.report import job as report_job
-from pipelines.report.sources import Found
+from pipelines.report.sources import ReportSources
 from pipelines.report.spec import ReportSpec
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
@@ -35,8 +35,8 @@ def test_report_pairs_and_clusters_older_than_vectors_are_left_out(tmp_path, ray
     assert (stale["curve"], stale["clusters"]["total"]) == ([], 0)
     assert list(stale["similarity"]["sets"]) == ["random pairs"]
     assert {"rows embedded"} == {own["label"] for own in stale["headline"]} - {"in quarantine"}
-    assert Found.at([str(run)]).left_out == ("pairs", "clusters")
+    assert ReportSources.find([str(run)]).stale_kinds == ("pairs", "clusters")
     paired(run / "vectors", run / "pairs", ray_address)
-    assert Found.at([str(run)]).left_out == ("clusters",)
+    assert ReportSources.find([str(run)]).stale_kinds == ("clusters",)
     half = facts_of(run, "half.html")
     assert half["curve"] and half["clusters"]["total"] == 0
