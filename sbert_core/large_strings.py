@@ -28,7 +28,7 @@ def widen_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def take_narrow(texts: pa.Array, places: pa.Array, kind: pa.DataType) -> pa.ChunkedArray:
-    """Take texts by index and cast them to `kind`, in one chunk if it fits into 2 GiB, else several.
+    """Take texts by index and cast them to `kind`, in one chunk if they fit into 2 GiB.
 
     A null index gives a null.
     """

@@ -19,7 +19,7 @@ FORBIDDEN = {
 # A room of core imports only rooms above it; a file directly in sbert_core is a room, too.
 CORE_ORDER = (
     "errors choices text arrays threads digest large_strings faiss_library json_record storage "
-    "json_schema data_file corpus encoder vectors index join clusters evaluation training report"
+    "data_file corpus encoder vectors index join clusters evaluation training report"
 ).split()
 SHELVES = ("options", "syntax", "artifacts", "runtime")  # a shelf imports only shelves before it
 RUNNERS = ("run", "dedup", "demo", "submit", "api")  # they run other jobs

@@ -26,11 +26,10 @@ from pipelines.runtime.session import is_embedded, job_session
 from pipelines.runtime.shutdown import raise_if_requested
 from pipelines.runtime.tasks import as_they_come, in_order
 from pipelines.runtime.watchdog import terminate_if_stalled
-from sbert_core.corpus.errors import CorruptFile
+from sbert_core.corpus.errors import CorruptFile, RepeatedId
 from sbert_core.corpus.formats import ConvertedFile
 from sbert_core.corpus.reader import CorpusReader
 from sbert_core.corpus.units import Unit
-from sbert_core.errors import InvalidInput
 from sbert_core.storage import Storage, storage_at
 from workers.common.errors import raise_error_rows
 from workers.embed.actor import EncoderConfig, UnitEmbedder
@@ -85,7 +84,7 @@ class EmbedExecutor(contextlib.ExitStack):
     ) -> ScanCounts:
         """Hash all texts and ids, and assign the owner of each vector.
 
-        out: URI of the output, which holds the parts of earlier runs. InvalidInput for an id that
+        out: URI of the output, which holds the parts of earlier runs. RepeatedId for an id that
         occurs twice.
         """
         self._connect()
@@ -252,24 +251,18 @@ def _refuse_repeated_ids(
     repeated = next((s.repeated_ids for s in partitions if s.repeated_ids), None)
     if repeated is None:
         return
-    places = []
+    found: str | int | None = None
+    places: list[tuple[str, int | None]] = []
     for number, row in repeated:
         unit = plan.units[number]
         if number in plan.links:
-            places.append((None, f"{unit.path} (unchanged)"))
+            places.append((unit.path, None))
             continue
         rows = reader.read(unit.path, unit.first_row + row, 1)
-        places.append(
-            (
-                rows.ids[0].as_py() if rows.ids is not None else None,
-                f"{unit.path} row {unit.first_row + row}",
-            )
-        )
-    name = next((value for value, _ in places if value is not None), "?")
-    raise InvalidInput(
-        f"id {name!r} occurs twice: {' and '.join(where for _, where in places)}; make ids unique, "
-        "name another --id-column, or use --id content"
-    )
+        places.append((unit.path, unit.first_row + row))
+        if found is None and rows.ids is not None:
+            found = rows.ids[0].as_py()
+    raise RepeatedId(found, tuple(places))
 
 
 def _units_dataset(units: list[Unit]) -> Dataset:

@@ -21,10 +21,35 @@ from sbert_core.digest import digest
 PART_OPTIONS = ("template", "id_column", "id", "carry", "where", "long", "dtype", "unit_rows")
 
 
+@dataclass(frozen=True, slots=True)
+class RecipeValue:
+    """What one side of a conflict has: a value of a setting, and the model it belongs to."""
+
+    value: str
+    model: str
+
+
 class MixedRecipes(ValueError):
-    """The output holds vectors of another space, recipe or type."""
+    """The output holds vectors of another space, recipe or type.
+
+    what: `vectors` or `unfinished work`. key: the setting that differs.
+    """
 
     exit_code = 2
+
+    def __init__(
+        self, out: str, what: str, key: str, theirs: RecipeValue, mine: RecipeValue
+    ) -> None:
+        super().__init__(out, what, key, theirs, mine)
+        self.out, self.what, self.key, self.theirs, self.mine = out, what, key, theirs, mine
+
+    def __str__(self) -> str:
+        folder = "" if self.what == "vectors" else "/_work"
+        return (
+            f"{self.out} holds {self.what} of {self.key} {self.theirs.value[:12]} (model "
+            f"{self.theirs.model}), this job makes {self.key} {self.mine.value[:12]} (model "
+            f"{self.mine.model}); choose another --out, or remove {self.out}{folder}"
+        )
 
 
 @dataclass(frozen=True)
@@ -100,10 +125,11 @@ class EmbedIdentity:
             for key, value in mine.items():
                 if (other := getattr(theirs, key)) != value:
                     raise MixedRecipes(
-                        f"{self.spec.out} holds {what} of {key} {other[:12]} (model "
-                        f"{theirs.model}), this job makes {key} {value[:12]} (model "
-                        f"{self.spec.model}); choose another --out, or remove {self.spec.out}"
-                        f"{'/_work' if what != 'vectors' else ''}"
+                        self.spec.out,
+                        what,
+                        key,
+                        RecipeValue(other, theirs.model),
+                        RecipeValue(value, self.spec.model),
                     )
 
 

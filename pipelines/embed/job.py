@@ -26,6 +26,7 @@ from pipelines.embed.scan import ScanResult, load_or_scan, scan_corpus
 from pipelines.embed.spec import EmbedSpec
 from pipelines.runtime.stage import ArtifactStage, Made, run_stage
 from pipelines.runtime.timing import StageTimer
+from sbert_core.corpus.errors import ChangedFile
 from sbert_core.corpus.files import Corpus, find_corpus, refuse_overlap
 from sbert_core.corpus.published import DATA
 from sbert_core.storage import storage_at
@@ -82,17 +83,17 @@ class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, E
         source = self._source(out)
         with EmbedExecutor(self._spec) as executor:
             with timer.phase("plan"):
-                survey = load_or_scan(source, executor)
-            job = survey.job()
+                scan = load_or_scan(source, executor)
+            job = scan.job()
             try:
-                encoded = _embed(survey, job, executor, timer)
-                _fill(survey, job, executor, timer)
+                encoded = _embed(scan, job, executor, timer)
+                _fill(scan, job, executor, timer)
             except KeyboardInterrupt:
-                raise PartialWork(_saved(survey, job, "stopped")) from None
+                raise PartialWork(_saved(scan, job, "stopped")) from None
             except OSError as error:
-                raise PartialWork(_saved(survey, job, f"{error.strerror or error}")) from error
+                raise PartialWork(_saved(scan, job, f"{error.strerror or error}")) from error
         with timer.phase("manifest"):
-            manifest = build_manifest(survey, job)
+            manifest = build_manifest(scan, job)
         work = EmbedWork(
             stats=read_stats(job.storage, job.work),
             encoded=encoded,
@@ -103,7 +104,7 @@ class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, E
         _refuse_changed_corpus(source)
         return Made(
             manifest=manifest,
-            rows_in=survey.num_rows_in,
+            rows_in=scan.num_rows_in,
             rows_out=manifest.metrics.documents,
             run=asdict(self._report),
         )
@@ -115,15 +116,15 @@ class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, E
 
 
 def _embed(
-    survey: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer
+    scan: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer
 ) -> list[UnitResult]:
     """Pass 1: encode what each unit owns. Units without anything to encode wait for pass 2."""
-    source, counts = survey.identity, survey.counts
+    source, counts = scan.identity, scan.counts
     done = read_commits(job)
     stashed = {stat.name.rpartition("/")[2] for stat in job.storage.list(f"{job.work}/stash")}
     todo = [
         unit
-        for unit in survey.plan.new_units
+        for unit in scan.plan.new_units
         if counts.own_rows[unit.number] and unit.number not in done and unit.name not in stashed
     ]
     if not todo:
@@ -132,19 +133,19 @@ def _embed(
     todo.sort(key=lambda unit: (-counts.own_chars[unit.number], unit.number))
     num_rows = sum(counts.own_rows[unit.number] for unit in todo)
     num_chars = sum(counts.own_chars[unit.number] for unit in todo)
-    num_tokens = round(num_chars * survey.tokens_per_char())
+    num_tokens = round(num_chars * scan.tokens_per_char())
     config = source.model.config(executor.place_model(source.model, job.storage, source.work))
     with timer.phase("embed"):
         return executor.embed(todo, num_rows, num_tokens, job, config)
 
 
-def _fill(survey: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer) -> None:
+def _fill(scan: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer) -> None:
     """Pass 2: commit the units that borrow."""
     done = read_commits(job)
-    todo = [unit for unit in survey.plan.new_units if unit.number not in done]
+    todo = [unit for unit in scan.plan.new_units if unit.number not in done]
     if todo:
         with timer.phase("fill"):
-            executor.fill(todo, job, survey.identity.model.dim)
+            executor.fill(todo, job, scan.identity.model.dim)
 
 
 def _refuse_changed_corpus(source: EmbedIdentity) -> None:
@@ -153,12 +154,14 @@ def _refuse_changed_corpus(source: EmbedIdentity) -> None:
     changed = [file.path for file in source.corpus.files if now.get(file.path) != file]
     if changed:
         source.out.storage.delete([source.work, f"{DATA}/{source.generation}"])
-        raise ValueError(
-            f"{changed[0]} changed while it was being embedded; nothing was published, "
-            "repeat the command when the corpus is at rest"
+        raise ChangedFile(
+            source.corpus.root,
+            changed[0],
+            "changed while it was being embedded; nothing was published, repeat the command when "
+            "the corpus is at rest",
         )
 
 
-def _saved(survey: ScanResult, job: UnitJob, why: str) -> str:
-    done, total = len(read_commits(job)), len(survey.plan.new_units)
+def _saved(scan: ScanResult, job: UnitJob, why: str) -> str:
+    done, total = len(read_commits(job)), len(scan.plan.new_units)
     return f"{why}; {done} of {total} units are saved, the same command goes on from there"

@@ -3,6 +3,8 @@
 The arguments of the constructor are what pickle keeps, so that errors of tasks reach the driver.
 """
 
+from sbert_core.errors import InvalidInput
+
 
 class CorruptFile(ValueError):
     """A file that cannot be read.
@@ -168,3 +170,33 @@ class InvalidColumn(ValueError):
             return f"{self.path} has several columns {self.column!r}; rename all but one"
         found = ", ".join(sorted(set(self.names)))
         return f"{self.path} has no column {self.column!r}; it has: {found}"
+
+
+class MissingId(InvalidInput):
+    """A row without an id."""
+
+    def __init__(self, path: str, row: int) -> None:
+        super().__init__(path, row)
+        self.path, self.row = path, row
+
+    def __str__(self) -> str:
+        return f"row {self.row} of {self.path} has no id; fill it in, or use --id content"
+
+
+class RepeatedId(InvalidInput):
+    """An id of two rows. places: file and row of each; row None in a file that is unchanged."""
+
+    def __init__(self, id: str | int | None, places: tuple[tuple[str, int | None], ...]) -> None:
+        super().__init__(id, places)
+        self.id, self.places = id, places
+
+    def __str__(self) -> str:
+        name = "?" if self.id is None else repr(self.id)
+        rows = " and ".join(
+            f"{path} (unchanged)" if row is None else f"{path} row {row}"
+            for path, row in self.places
+        )
+        return (
+            f"id {name} occurs twice: {rows}; make ids unique, name another --id-column, or use "
+            "--id content"
+        )

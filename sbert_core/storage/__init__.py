@@ -10,7 +10,14 @@ from the usual environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...) a
 
 from pathlib import Path
 
-from sbert_core.storage.base import BusyError, ConflictError, Stat, Storage, UnsupportedStore
+from sbert_core.storage.base import (
+    BusyError,
+    ConflictError,
+    NameOutsideStorage,
+    Stat,
+    Storage,
+    UnsupportedStore,
+)
 from sbert_core.storage.local import LocalStorage
 from sbert_core.storage.s3 import ObjectStorage, StoreError
 
@@ -18,6 +25,7 @@ __all__ = [
     "BusyError",
     "ConflictError",
     "LocalStorage",
+    "NameOutsideStorage",
     "Stat",
     "Storage",
     "StoreError",

@@ -18,6 +18,17 @@ class BusyError(Exception):
     exit_code = 5
 
 
+class NameOutsideStorage(ValueError):
+    """A file name that leads out of the folder of a storage."""
+
+    def __init__(self, place: str, name: str) -> None:
+        super().__init__(place, name)  # the arguments are what pickle keeps
+        self.place, self.name = place, name
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.name!r} is not a file name inside this folder; not opened"
+
+
 class UnsupportedStore(ValueError):
     """A URI of a scheme that cannot be opened."""
 

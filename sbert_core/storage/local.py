@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
-from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
+from sbert_core.storage.base import LOCK, BusyError, ConflictError, NameOutsideStorage, Scope, Stat
 from sbert_core.storage.scope import AllFiles
 from sbert_core.storage.walk import NOT_A_FILE, stat_or_none, walk
 
@@ -31,11 +31,12 @@ class LocalStorage:
         self.uri = str(self.root)
 
     def path(self, name: str) -> Path:
-        """The path of a file; ValueError for a name outside the folder (manifests list names)."""
+        """The path of a file; NameOutsideStorage for a name that leads out of the folder.
+
+        Names come from manifests, which others may have written.
+        """
         if name.startswith("/") or "\0" in name or ".." in PurePosixPath(name).parts:
-            raise ValueError(
-                f"{self.uri}: {name!r} is not a file name inside this folder; not opened"
-            )
+            raise NameOutsideStorage(self.uri, name)
         return self.root / name
 
     def read(self, name: str) -> bytes:
@@ -127,7 +128,7 @@ class LocalStorage:
         """Check and write: atomic only among writers that hold the lock."""
         found = self.stat(name)
         if (found and found.version) != version:
-            raise ConflictError(f"{self.uri}/{name} was written by somebody else meanwhile")
+            raise ConflictError(f"{self.uri}/{name} was written by another run meanwhile")
         self.put(name, data)
         handle = os.open(self.root, os.O_RDONLY)  # fsync of the folder makes the rename durable
         try:

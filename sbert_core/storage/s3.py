@@ -2,11 +2,8 @@
 
 import contextlib
 import io
-import json
-import logging
 import os
 import secrets
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,15 +21,12 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from sbert_core.storage.base import LOCK, BusyError, ConflictError, Scope, Stat
+from sbert_core.storage.base import LOCK, ConflictError, Scope, Stat
+from sbert_core.storage.lease import Lease
 from sbert_core.storage.scope import files_in_scope
 
 if TYPE_CHECKING:  # obstore has these in its stubs alone
     from obstore import ObjectMeta, PutMode, ReadableFile
-
-log = logging.getLogger(__name__)
-
-LEASE_SECONDS = 60.0
 
 
 class StoreError(OSError):
@@ -174,9 +168,7 @@ class ObjectStorage:
             with _map_store_errors(self.uri, name):
                 obstore.put(self._store, self._key(name), data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
-            raise ConflictError(
-                f"{self.uri}/{name} was written by somebody else meanwhile"
-            ) from None
+            raise ConflictError(f"{self.uri}/{name} was written by another run meanwhile") from None
 
     def link(self, source: str, target: str) -> None:
         with _map_store_errors(self.uri, target):
@@ -192,7 +184,7 @@ class ObjectStorage:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         now = self._check_conditional_writes()
-        lease = _Lease(self, secrets.token_hex(8))
+        lease = Lease(self, self._modified_seconds)
         lease.take(now)
         try:
             with lease.renewing():
@@ -220,62 +212,6 @@ class ObjectStorage:
 
     def _modified_seconds(self, name: str) -> float:
         return obstore.head(self._store, self._key(name))["last_modified"].timestamp()
-
-
-class _Lease:
-    """The right to write: an object that a thread renews every 15 s while the job runs.
-
-    A lease that was not renewed for LEASE_SECONDS is free.
-    """
-
-    def __init__(self, storage: ObjectStorage, owner: str) -> None:
-        self.storage = storage
-        self.data = json.dumps({"owner": owner}).encode()
-        self.version: str | None = None
-        self.stop = threading.Event()
-
-    def take(self, now: float) -> None:
-        found = self.storage.stat(LOCK)
-        if found is not None and now - self.storage._modified_seconds(LOCK) < LEASE_SECONDS:
-            raise BusyError(
-                f"{self.storage.uri} is being written by another run; wait for it, or "
-                f"{LEASE_SECONDS:.0f} s after its death"
-            )
-        try:
-            self._write(found.version if found else None)
-        except ConflictError:
-            raise BusyError(f"{self.storage.uri} was taken by another run this moment") from None
-
-    def _write(self, version: str | None) -> None:
-        # Equal bytes have equal etags in most stores: random bytes give each renewal another one.
-        data = self.data + secrets.token_hex(4).encode()
-        self.storage.put_if(LOCK, data, version)
-        found = self.storage.stat(LOCK)
-        self.version = found.version if found else None
-
-    @contextlib.contextmanager
-    def renewing(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._renew, daemon=True, name="lease")
-        thread.start()
-        try:
-            yield
-        finally:
-            self.stop.set()
-            thread.join()
-
-    def _renew(self) -> None:
-        while not self.stop.wait(LEASE_SECONDS / 4):
-            try:
-                self._write(self.version)
-            except ConflictError:
-                return  # another run took it; publishing fails by its condition
-            except Exception as error:  # noqa: BLE001 - the network may recover before the next renewal
-                log.warning("the lease on %s was not renewed: %s", self.storage.uri, error)
-
-    def release(self) -> None:
-        found = self.storage.stat(LOCK)
-        if found is not None and found.version == self.version:
-            self.storage.delete([LOCK])
 
 
 class _SeekableReader(io.RawIOBase):

@@ -23,7 +23,10 @@ def local_file(storage: Storage, name: str, folder: Path) -> Path:
 
 
 def verified_file(storage: Storage, file: ListedFile, folder: Path) -> Path:
-    """As local_file, if its bytes are those the manifest lists: libraries parse what they get."""
+    """As local_file; TransientError unless its bytes are those that the manifest lists.
+
+    Verified before a native library parses the file.
+    """
     path = local_file(storage, file.path, folder)
     if not path.is_file():
         raise TransientError(f"{path} is missing; build the index again")
@@ -38,7 +41,7 @@ def verified_file(storage: Storage, file: ListedFile, folder: Path) -> Path:
 
 
 def put_hashed_file(storage: Storage, name: str, source: Path, suffix: str) -> ListedFile:
-    """Put a local file under a name that holds its hash: nobody can write another one there."""
+    """Put a local file under `name` plus its hash, so that no other content can get this path."""
     with source.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     path, size = f"{name}-{sha256[:16]}{suffix}", source.stat().st_size

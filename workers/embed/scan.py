@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.corpus.errors import MissingId
 from sbert_core.corpus.parquet import content_hash, count_chars, hash_texts
 from sbert_core.corpus.reader import CorpusReader
 from sbert_core.corpus.units import Unit
-from sbert_core.errors import InvalidInput
 from sbert_core.storage import storage_at
 from sbert_core.vectors.part import read_document_hashes, read_quarantined_ids
 from sbert_core.vectors.shuffle import read_group, write_groups
@@ -71,7 +71,7 @@ class Shuffle:
 def scan_units(reader: CorpusReader, units: list[Unit], shuffle: Shuffle) -> list[UnitScan]:
     """Hash the texts and ids of consecutive units of one file; counts per unit.
 
-    InvalidInput for a row without an id.
+    MissingId for a row without an id.
     """
     texts, ids, counts = [], [], []
     for unit in units:
@@ -99,7 +99,7 @@ def scan_units(reader: CorpusReader, units: list[Unit], shuffle: Shuffle) -> lis
 def _hash_ids(ids: pa.Array, path: str, row: np.ndarray) -> np.ndarray:
     if ids.null_count:
         place = int(row[ids.is_null().to_numpy(zero_copy_only=False)][0])
-        raise InvalidInput(f"row {place} of {path} has no id; fill it in, or use --id content")
+        raise MissingId(path, place)
     digests = b"".join(content_hash(str(value)) for value in ids.to_pylist())
     return np.frombuffer(digests, ">u8").reshape(-1, 2).astype(np.uint64)
 

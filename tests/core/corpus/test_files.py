@@ -16,7 +16,8 @@ from obstore.store import MemoryStore
 
 from pipelines.embed.plan import partition_types
 from sbert_core.corpus.errors import InvalidFileName, InvalidPattern
-from sbert_core.corpus.files import CorpusFile, Glob, find_corpus
+from sbert_core.corpus.files import CorpusFile, find_corpus
+from sbert_core.corpus.glob import Glob
 from sbert_core.corpus.reader import CorpusReader, IdKind
 from sbert_core.corpus.row_filter import RowFilter
 from sbert_core.corpus.source import CorpusSource, SourceFile

@@ -20,6 +20,8 @@ from support.embedding import (
 from pipelines.artifacts.errors import PartialWork
 from pipelines.artifacts.reader import Artifact
 from pipelines.embed import job as embed_job
+from pipelines.embed.identity import MixedRecipes
+from sbert_core.corpus.errors import ChangedFile, MissingId, RepeatedId
 from sbert_core.corpus.parquet import content_hash
 from sbert_core.encoder import Encoder
 
@@ -161,12 +163,15 @@ def test_another_model_or_dtype_is_refused_with_both_named(
 ):
     out, _ = published
     before = published_bytes(out)
-    with pytest.raises(ValueError, match=r"holds vectors of space \w{12} .*makes space \w{12}"):
-        embed(corpus, out, **{**options, "model": plain_encoder_folder("roberta")})
-    with pytest.raises(ValueError, match=r"of dtype float32 .*makes dtype int8"):
-        embed(corpus, out, **{**options, "dtype": "int8"})
-    with pytest.raises(ValueError, match=r"of recipe \w{12}"):
-        embed(corpus, out, **{**options, "max_length": 20})
+    changes = {"model": plain_encoder_folder("roberta"), "dtype": "int8", "max_length": 20}
+    keys = []
+    for name, value in changes.items():
+        with pytest.raises(MixedRecipes) as caught:
+            embed(corpus, out, **{**options, name: value})
+        assert caught.value.what == "vectors"
+        assert caught.value.theirs.value != caught.value.mine.value
+        keys.append(caught.value.key)
+    assert keys == ["space", "dtype", "recipe"]
     assert published_bytes(out) == before
 
 
@@ -174,14 +179,15 @@ def test_duplicate_and_null_ids_are_named(options, tmp_path):
     texts = sentences(40)
     twice = {"id": [*range(39), 5], "text": texts}
     folder = write_corpus(tmp_path / "a", {"x.parquet": twice})
-    with pytest.raises(
-        ValueError, match=r"id 5 occurs twice: x.parquet row 5 and x.parquet row 39"
-    ):
+    with pytest.raises(RepeatedId) as caught:
         embed(folder, tmp_path / "out", **options)
+    assert caught.value.id == 5
+    assert caught.value.places == (("x.parquet", 5), ("x.parquet", 39))
     none = {"id": pa.array([*range(39), None]), "text": texts}
     folder = write_corpus(tmp_path / "b", {"x.parquet": none})
-    with pytest.raises(ValueError, match=r"row 39 of x.parquet has no id"):
+    with pytest.raises(MissingId) as missing:
         embed(folder, tmp_path / "out", **options)
+    assert (missing.value.path, missing.value.row) == ("x.parquet", 39)
     assert not (tmp_path / "out" / "_manifest.json").exists()
 
 
@@ -291,8 +297,9 @@ def test_work_left_by_another_corpus_is_salvaged_with_its_scale(options, tmp_pat
         with pytest.raises(PartialWork, match="stopped; 2 of 2 units are saved"):
             embed(corpus, out, **int8)
     left = json.loads(next(out.glob("_work/*/plan.json")).read_text())["scale"]
-    with pytest.raises(ValueError, match=r"unfinished work of dtype int8 .*/_work"):
+    with pytest.raises(MixedRecipes) as caught:
         embed(corpus, out, **options)
+    assert (caught.value.what, caught.value.key) == ("unfinished work", "dtype")
     write_corpus(corpus, {"a.parquet": rows_of(texts[60:], 1000)})
     report = embed(corpus, out, **int8)
     assert (report.embedded, report.reused) == (60, 60)
@@ -312,8 +319,10 @@ def test_kill_right_after_publishing_leaves_nothing_wrong(options, tmp_path, mon
     assert embed(corpus, out, **options).embedded == 40
     # The id of a quarantined row of a linked file counts as taken.
     write_corpus(corpus, {"c.parquet": {"id": ["r40"], "text": ["a new text"]}})
-    with pytest.raises(ValueError, match="id 'r40' occurs twice"):
+    with pytest.raises(RepeatedId) as caught:
         embed(corpus, out, **options)
+    assert caught.value.id == "r40"
+    assert set(caught.value.places) == {("a.parquet", None), ("c.parquet", 0)}
 
 
 def test_corpus_that_changes_meanwhile_is_not_published(options, tmp_path, monkeypatch):
@@ -327,8 +336,9 @@ def test_corpus_that_changes_meanwhile_is_not_published(options, tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.embed.job._fill", change)
-        with pytest.raises(ValueError, match="a.parquet changed while it was being embedded"):
+        with pytest.raises(ChangedFile) as caught:
             embed(corpus, out, **options)
+    assert caught.value.path == "a.parquet"
     assert not (out / "_manifest.json").exists()
     assert embed(corpus, out, **options).embedded == 20
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from support.embedding import embed, quarantine_of, rows_of, sentences, table_of, write_corpus
 
 from pipelines.cli.main import main
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.storage import LocalStorage
 
 TEXTS = sentences(60)
@@ -127,8 +128,9 @@ def test_corrupt_files_can_be_left_out_and_are_listed(corpus, ray_address, bert_
     data = bytearray((corpus / "x.parquet").read_bytes())
     data[100:1000] = bytes(900)  # the footer is whole, the pages are not
     (corpus / "pages.parquet").write_bytes(data)
-    with pytest.raises(ValueError, match="bad.jsonl cannot be read"):
+    with pytest.raises(CorruptFile) as caught:
         embed(corpus, tmp_path / "out", bert_folder, address=ray_address)
+    assert (caught.value.path, caught.value.line) == ("bad.jsonl", 1)
     embed(corpus, tmp_path / "out", bert_folder, address=ray_address, skip_corrupt=True)
     assert table_of(tmp_path / "out")["id"].to_pylist() == rows_of(TEXTS)["id"]
     bad = {row["file"]: row["reason"] for row in quarantine_of(tmp_path / "out")}

@@ -43,7 +43,7 @@ def corpus_in(folder, texts):
 
 def true_error(out, texts_by_id, model) -> float:
     """How far any published vector is from its text's, as 1 - cosine."""
-    table, scale = table_of(out), Artifact.open(out).manifest.spec["scale"]
+    table, scale = table_of(out), Artifact.open(out).manifest.settings.scale
     exact = Encoder.load(model).encode([texts_by_id[name] for name in table["id"].to_pylist()])
     stored = vectors_of(table).astype(np.float64) * (scale or 1.0)
     cos = (stored * exact.astype(np.float64)).sum(1) / np.linalg.norm(stored, axis=1)
@@ -70,17 +70,17 @@ def test_int8_update_states_the_error_of_all_rows_and_counts_the_clipped(
     out = tmp_path / "out"
     embed(corpus, out, **options, dtype="int8")
     first = Artifact.open(out).manifest
-    assert "clipped" not in first.facts["storage_error"]
+    assert "clipped" not in first.metrics.storage_error
     write_corpus(corpus, {"b.parquet": rows_of(texts[1:], 1)})
     with caplog.at_level(logging.WARNING):
         embed(corpus, out, **options, dtype="int8")
     manifest = Artifact.open(out).manifest
-    stated = manifest.facts["storage_error"]
-    assert manifest.spec["scale"] == first.spec["scale"]
+    stated = manifest.metrics.storage_error
+    assert manifest.settings.scale == first.settings.scale
     assert stated["sample"] == len(texts)  # small enough to be seen whole
     assert stated["self_max"] == pytest.approx(true_error(out, names, bert_folder), rel=1e-3)
     exact = np.abs(Encoder.load(bert_folder).encode(texts)).max(axis=1)
-    assert stated["clipped"] == (exact > 127.5 * manifest.spec["scale"]).sum() > 0
+    assert stated["clipped"] == (exact > 127.5 * manifest.settings.scale).sum() > 0
     assert [r for r in caplog.records if "clipped" in r.getMessage()]
 
 
@@ -94,7 +94,7 @@ def test_int8_scale_of_an_artifact_without_rows_is_not_kept(options, tmp_path):
 
 
 def spec_of(out) -> dict:
-    return Artifact.open(out).manifest.spec
+    return json.loads((out / "_manifest.json").read_text())["spec"]
 
 
 def test_batch_invariance_is_what_the_actors_found_not_the_driver(

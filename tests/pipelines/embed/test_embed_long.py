@@ -5,9 +5,9 @@ import pytest
 from support.embedding import embed, rows_of, sentences, table_of, vectors_of, write_corpus
 
 from pipelines.artifacts.reader import Artifact
+from sbert_core.choices import LongTexts
 from sbert_core.encoder import Encoder
-from sbert_core.encoder.chunking import Long
-from sbert_core.encoder.documents import encoded_documents
+from sbert_core.encoder.documents import encode_documents
 
 LENGTH = 20
 
@@ -18,7 +18,7 @@ def encoder(bert_folder):
 
 
 def windows(encoder, text):
-    found = encoded_documents(encoder, [text], long=Long.CHUNKS)
+    found = encode_documents(encoder, [text], long=LongTexts.CHUNKS)
     return [text[a:b] for a, b in zip(found.start_char, found.end_char, strict=True)], found
 
 
@@ -49,7 +49,7 @@ def test_pooled_vector_is_the_mean_by_tokens(encoder):
     pieces, found = windows(encoder, text)
     vectors = encoder.encode(pieces).astype(np.float64)
     mean = (vectors * found.num_tokens[:, None]).sum(0)
-    pooled = encoded_documents(encoder, ["the hot word", text, None], long=Long.POOL)
+    pooled = encode_documents(encoder, ["the hot word", text, None], long=LongTexts.POOL)
     np.testing.assert_allclose(pooled.vectors[1], mean / np.linalg.norm(mean), atol=1e-6)
     np.testing.assert_array_equal(pooled.vectors[0], encoder.encode(["the hot word"])[0])
     assert pooled.document.tolist() == [0, 1]
@@ -67,7 +67,7 @@ def test_chunks_are_rows_and_documents_are_conserved(encoder, ray_address, bert_
     for mode in ("chunks", "truncate"):
         embed(corpus, tmp_path / mode, **options, long=mode, unit_rows=16, actors=2)
     table = table_of(tmp_path / "chunks")
-    found = encoded_documents(encoder, [*texts, long, long], long=Long.CHUNKS)
+    found = encode_documents(encoder, [*texts, long, long], long=LongTexts.CHUNKS)
     np.testing.assert_array_equal(vectors_of(table), found.vectors)
     assert table["chunk"].to_pylist() == found.chunk.tolist()
     assert table["start_char"].to_pylist() == found.start_char.tolist()
@@ -75,12 +75,12 @@ def test_chunks_are_rows_and_documents_are_conserved(encoder, ray_address, bert_
     assert table["doc_id"].to_pylist() == ids
     assert table["id"].to_pylist() == [f"{i}#{c}" for i, c in zip(ids, found.chunk, strict=True)]
     manifest = Artifact.open(tmp_path / "chunks").manifest
-    assert manifest.facts["documents"] + manifest.quarantined == 43
-    assert manifest.facts["lost_tokens"] == 0
-    cut = Artifact.open(tmp_path / "truncate").manifest.facts
+    assert manifest.metrics.documents + manifest.quarantined == 43
+    assert manifest.metrics.lost_tokens == 0
+    cut = Artifact.open(tmp_path / "truncate").manifest.metrics
     want = Encoder.load(bert_folder, max_length=LENGTH).encode_report([*texts, long, long])
-    assert cut["truncated"] == want.num_truncated
-    assert cut["lost_tokens"] == want.num_lost_tokens.sum()
+    assert cut.truncated == want.num_truncated
+    assert cut.lost_tokens == want.num_lost_tokens.sum()
     # An update takes all windows of a document over.
     write_corpus(tmp_path / "in", {"y.parquet": rows_of([long, "the new word"], 100)})
     report = embed(corpus, tmp_path / "chunks", **options, long="chunks", unit_rows=16, actors=2)

@@ -56,7 +56,7 @@ def test_only_one_writer_holds_a_prefix_and_a_dead_ones_lease_ends(bucket, monke
     storage.put("_lock", b"left by a killed run")
     with pytest.raises(BusyError), storage.lock():
         pass
-    monkeypatch.setattr("sbert_core.storage.s3.LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("sbert_core.storage.lease.LEASE_SECONDS", 1.0)
     time.sleep(2.1)
     with storage.lock():
         pass

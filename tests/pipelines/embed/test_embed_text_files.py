@@ -21,7 +21,7 @@ from support.embedding import (
 )
 
 from pipelines.artifacts.reader import Artifact
-from sbert_core.corpus.parquet import CorruptFile
+from sbert_core.corpus.errors import CorruptFile
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 

@@ -9,13 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.manifests import manifest_of
 
-from pipelines.artifacts.manifest import DataFile, Manifest
-from pipelines.embed.plan import Plan, make_plan
+from pipelines.embed.plan import make_plan
+from pipelines.embed.plan_record import Plan
 from pipelines.embed.spec import EmbedSpec
 from pipelines.embed.staging import Staging
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.parquet import CorruptFile
+from sbert_core.data_file import DataFile
 from workers.embed.staging import stage_file
 
 ROWS = [{"id": f"r{n}", "text": f"text {n}", "n": n} for n in range(24)]
@@ -47,7 +49,7 @@ def staging_of(folder, work, **options) -> Staging:
     )
 
 
-def manifest_of(plan: Plan, staging: Staging, shape: str) -> Manifest:
+def vectors_manifest(plan: Plan, staging: Staging, shape: str):
     """As the job would publish it, without vectors."""
     sources = [
         {"file": unit.path, "first_row": unit.first_row, "num_rows": unit.num_rows}
@@ -57,20 +59,20 @@ def manifest_of(plan: Plan, staging: Staging, shape: str) -> Manifest:
         DataFile(path=f"data/{n}", rows=1, sha256="0" * 64, bytes=1, source=source)
         for n, source in enumerate(sources)
     ]
-    return Manifest(
-        kind="vectors",
+    return manifest_of(
+        "vectors",
         generation="g",
         schema={},
         rows=len(files),
         quarantined=0,
         files=tuple(files),
-        quarantine=(),
-        spec={},
+        spec={"model": "m", "space": "s", "recipe": "r", "dim": 1, "scale": None},
         made_from={
             "shape": shape,
             "corpus": staging.corpus.root,
             "partition_types": plan.partition_types,
             "files": [asdict(file) for file in plan.files],
+            "text": "{text}",
             "types": plan.types,
             "id": plan.id_kind,
             "id_column": plan.id_column,
@@ -99,24 +101,24 @@ def test_plan_after_any_runs_reads_the_rows_of_a_plan_from_scratch(
             staging_of(corpus_folder, tmp_path_factory.mktemp("s"), **options), shape, None, []
         )
         assert (plan.units, plan.files, plan.types) == (scratch.units, scratch.files, scratch.types)
-        reading = plan.reading(staging.spec, staging.corpus, staging.place)
+        reader = plan.reader(staging.spec, staging.corpus, staging.place)
         own = [f"text {n}" for n in range(24) if where is None or eval(where, {"n": n})][:limit]
         found = {
-            unit.number: reading.read(unit.path, unit.first_row, unit.num_rows).texts
+            unit.number: reader.read(unit.path, unit.first_row, unit.num_rows).texts
             for unit in plan.new_units
         }
         assert set(found) | set(plan.links) == {unit.number for unit in plan.units}
         assert {text for texts in found.values() for text in texts} <= set(own)
         if not plan.links:
             assert [text for texts in found.values() for text in texts] == own
-        current = manifest_of(plan, staging, shape)
+        current = vectors_manifest(plan, staging, shape)
 
 
 def test_plan_of_an_unchanged_corpus_stages_nothing(corpus_folder, tmp_path):
     first = staging_of(corpus_folder, tmp_path)
     plan = make_plan(first, "shape", None, [])
     again = staging_of(corpus_folder, tmp_path)
-    assert not make_plan(again, "shape", manifest_of(plan, first, "shape"), []).new_units
+    assert not make_plan(again, "shape", vectors_manifest(plan, first, "shape"), []).new_units
     assert set(first.copies) == {"a.csv", "a0.csv", "a1.jsonl", "c.jsonl"} and not again.copies
 
 
