@@ -1,4 +1,4 @@
-"""The paper's reason to be: all pairs of sentences by a cross-encoder and by sentence vectors.
+"""The cost that motivates sentence vectors: all pairs of sentences with and without them.
 
 In:  sentences, and an encoder.
 Out: measured seconds for vectors and all pairs of them; an estimate for a cross-encoder of the same
@@ -14,15 +14,20 @@ import numpy as np
 
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
-from sbert_core.join.bounded import Block, Turn, joined
+from sbert_core.join.bounded import JoinBlock, PcaRotation, cosine_join
 
 THRESHOLD = 0.9
 SAMPLED_PAIRS = 192
+ROTATION_ROWS = 2048  # the basis of the join is fitted to these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """encoder_seconds: measured. cross_seconds: estimated from `sampled` pairs."""
+class CrossEncoderCost:
+    """Seconds for all pairs of sentences.
+
+    encoder_seconds: by vectors, measured. cross_seconds: by a cross-encoder, estimated from
+    `sampled` pairs.
+    """
 
     sentences: int
     pairs: int
@@ -38,30 +43,34 @@ class Comparison:
         )
 
 
-def compared(sentences: Sequence[str], model: Path) -> Comparison:
-    encoder = Encoder.load(model)
-    start = time.perf_counter()
-    vectors = encoder.encode(list(sentences))
+def measure_cost(sentences: Sequence[str], model: Path) -> CrossEncoderCost:
+    """Compare both ways on the same sentences. model: folder of the encoder."""
+    num_pairs = len(sentences) * (len(sentences) - 1) // 2
     rng = np.random.default_rng(0)
-    turn = Turn.of(
-        vectors[rng.choice(len(vectors), min(2048, len(vectors)), replace=False)], THRESHOLD
-    )
-    block = Block.of(vectors, turn)
-    for _ in joined(block, block, THRESHOLD, is_same=True):
-        pass
-    encoder_seconds = time.perf_counter() - start
-    number = len(sentences) * (len(sentences) - 1) // 2
-    places = rng.integers(0, len(sentences), (SAMPLED_PAIRS, 2)).tolist()
+    encoder_seconds = _time_join(sentences, model, rng)
+    pairs = rng.integers(0, len(sentences), (SAMPLED_PAIRS, 2)).tolist()
     # A head of random weights is as fast as a trained one.
     cross = CrossEncoder.load(model, num_outputs=1)
     cross.predict([(sentences[0], sentences[1])])  # the first call pays for set-up
     start = time.perf_counter()
-    cross.predict([(sentences[a], sentences[b]) for a, b in places])
-    per_pair = (time.perf_counter() - start) / SAMPLED_PAIRS
-    return Comparison(
+    cross.predict([(sentences[a], sentences[b]) for a, b in pairs])
+    seconds_per_pair = (time.perf_counter() - start) / SAMPLED_PAIRS
+    return CrossEncoderCost(
         sentences=len(sentences),
-        pairs=number,
+        pairs=num_pairs,
         encoder_seconds=encoder_seconds,
-        cross_seconds=per_pair * number,
+        cross_seconds=seconds_per_pair * num_pairs,
         sampled=SAMPLED_PAIRS,
     )
+
+
+def _time_join(sentences: Sequence[str], model: Path, rng: np.random.Generator) -> float:
+    """Seconds to encode the sentences and to find all pairs above the threshold."""
+    encoder = Encoder.load(model)
+    start = time.perf_counter()
+    vectors = encoder.encode(list(sentences))
+    sample = rng.choice(len(vectors), min(ROTATION_ROWS, len(vectors)), replace=False)
+    block = JoinBlock.build(vectors, PcaRotation.fit(vectors[sample], THRESHOLD))
+    for _ in cosine_join(block, block, THRESHOLD, is_same=True):
+        pass
+    return time.perf_counter() - start

@@ -6,38 +6,44 @@ Out: a folder with a job file and everything `sbert run` makes of it: an encoder
      clusters, the report.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from pipelines.artifacts.models import demo_model
-from pipelines.demo.cross_encoder_cost import Comparison, compared
+from pipelines.artifacts.models import demo_model_folder
+from pipelines.artifacts.sidecars import (
+    SCORES,
+    SUMMARY,
+    ClusterSummary,
+    ScoreRecord,
+    read_sidecar,
+)
+from pipelines.demo.cross_encoder_cost import CrossEncoderCost, measure_cost
 from pipelines.demo.spec import DemoSpec
 from pipelines.run import job as run_job
 from pipelines.run.job import RunReport
 from pipelines.run.spec import RunSpec
 from pipelines.search.index import Index
-from sbert_core.corpus.docstrings import Docstring, docstrings, library_folders
+from sbert_core.corpus.docstrings import Docstring, collect_docstrings, library_folders
+from sbert_core.storage import storage_at
 
-LEAST_BODY = 80  # characters behind the first line
-MOST_BODY = 600
+MIN_LINE, MAX_LINE = 15, 200  # characters of the first line
+MIN_BODY, MAX_BODY = 80, 600  # characters behind it; longer bodies are cut
 QUESTIONS = ("open a file", "compute the mean of an array", "wait until a process ends")
-HITS = 2
-JOB = """\
+NUM_HITS = 2
+JOB_HEADER = """\
 # Written by sbert demo; edit it and run: sbert run job.yaml
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How much of everything."""
+class DemoSize:
+    """Rows of each part: corpus, pairs to train on and to judge by, and the cost comparison."""
 
     docstrings: int
     training: int
@@ -45,13 +51,17 @@ class Size:
     sentences: int
 
 
-FULL = Size(docstrings=4000, training=800, held_out=300, sentences=10_000)
-SMALL = Size(docstrings=1000, training=160, held_out=120, sentences=2000)
+FULL = DemoSize(docstrings=4000, training=800, held_out=300, sentences=10_000)
+SMALL = DemoSize(docstrings=1000, training=160, held_out=120, sentences=2000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """What the demo found. answers: for each question the best hits."""
+    """What the demo made.
+
+    scores: the main one of each model. answers: cosine and text of the best hits of each question.
+    comparison: with a cross-encoder.
+    """
 
     page: str
     job: str
@@ -59,66 +69,66 @@ class DemoReport:
     removed: int
     scores: dict[str, float]
     answers: dict[str, list[tuple[float, str]]]
-    comparison: Comparison
+    comparison: CrossEncoderCost
     run: RunReport
     seconds: float
 
 
 def run(spec: DemoSpec) -> DemoReport:
+    """Write corpus, training pairs and job file to --out, and run the job file."""
     start = time.perf_counter()
     size = SMALL if spec.small else FULL
-    model = demo_model()
-    found = docstrings(library_folders(), max(size.docstrings, 2 * size.sentences))
+    model = demo_model_folder()
+    found = collect_docstrings(library_folders(), max(size.docstrings, 2 * size.sentences))
     spec.out.mkdir(parents=True, exist_ok=True)
     rows = found[: spec.docstrings or size.docstrings]
     pq.write_table(
         pa.table({"id": [row.id for row in rows], "text": [row.text for row in rows]}),
         spec.out / "docstrings.parquet",
     )
-    pairs = _lines_and_bodies(found)
-    _write_questions(spec.out, pairs, size)
+    _write_examples(spec.out, _choose_pairs(found), size)
     job = spec.out / "job.yaml"
-    job.write_text(JOB + yaml.safe_dump(_job(), sort_keys=False), encoding="utf-8")
+    job.write_text(JOB_HEADER + yaml.safe_dump(_job_file(), sort_keys=False), encoding="utf-8")
     done = run_job.run(RunSpec(job=job, address=spec.address))
-    sentences = list(dict.fromkeys(line for line, _ in _first_lines(found)))[: size.sentences]
+    sentences = list(dict.fromkeys(line for line, _ in _split_docstrings(found)))
     return DemoReport(
         page=str(spec.out / "run" / "report.html"),
         job=str(job),
         rows=len(rows),
-        removed=_said(spec.out, "clusters")["removed"],
-        scores=_scores(spec.out),
-        answers=_answers(spec.out),
-        comparison=compared(sentences, model),
+        removed=_read_removed(spec.out / "run" / "clusters"),
+        scores=_read_main_scores(spec.out / "run" / "scores"),
+        answers=_search_questions(spec.out),
+        comparison=measure_cost(sentences[: size.sentences], model),
         run=done,
         seconds=time.perf_counter() - start,
     )
 
 
-def _first_lines(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
+def _split_docstrings(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
     """The first paragraph of each docstring on one line, and the rest."""
-    found = []
+    parts = []
     for row in rows:
         line, _, body = row.text.strip().partition("\n\n")
         if line := " ".join(line.split()):
-            found.append((line, " ".join(body.split())))
-    return found
+            parts.append((line, " ".join(body.split())))
+    return parts
 
 
-def _lines_and_bodies(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
-    """Distinct first lines with a body that says more."""
+def _choose_pairs(rows: Sequence[Docstring]) -> list[tuple[str, str]]:
+    """First lines and bodies of useful lengths, each once."""
     chosen: dict[str, str] = {}
     bodies: set[str] = set()
-    for line, body in _first_lines(rows):
-        if 15 <= len(line) <= 200 and len(body) >= LEAST_BODY and line not in chosen:
-            cut = body[:MOST_BODY]
+    for line, body in _split_docstrings(rows):
+        if MIN_LINE <= len(line) <= MAX_LINE and len(body) >= MIN_BODY and line not in chosen:
+            cut = body[:MAX_BODY]
             if cut not in bodies:
                 chosen[line] = cut
                 bodies.add(cut)
     return list(chosen.items())
 
 
-def _write_questions(out: Path, pairs: list[tuple[str, str]], size: Size) -> None:
-    """Pairs to train on, and others to be judged by: find the body for a line."""
+def _write_examples(out: Path, pairs: list[tuple[str, str]], size: DemoSize) -> None:
+    """Pairs to train on, and others as a retrieval task: find the body for a line."""
     step = max(1, len(pairs) // (size.training + size.held_out))
     few = pairs[::step][: size.training + size.held_out]
     held, training = few[: size.held_out], few[size.held_out :]
@@ -136,7 +146,8 @@ def _write_questions(out: Path, pairs: list[tuple[str, str]], size: Size) -> Non
         pq.write_table(table, folder / f"docstrings_{name}.parquet")
 
 
-def _job() -> dict[str, Any]:
+def _job_file() -> dict[str, object]:
+    """The content of job.yaml."""
     return {
         "corpus": "docstrings.parquet",
         "out": "run",
@@ -160,29 +171,28 @@ def _job() -> dict[str, Any]:
     }
 
 
-def _scores(out: Path) -> dict[str, float]:
+def _read_main_scores(folder: Path) -> dict[str, float]:
     """The main score of each model."""
-    found = json.loads((out / "run" / "scores" / "scores.json").read_text(encoding="utf-8"))
+    found = read_sidecar(storage_at(folder), SCORES, dict[str, tuple[ScoreRecord, ...]])
     return {
-        model: next(score["value"] for score in scores if score["is_main"])
+        model: next(score.value for score in scores if score.is_main)
         for model, scores in found.items()
     }
 
 
-def _said(out: Path, name: str) -> dict[str, Any]:
-    summary = json.loads((out / "run" / name / "summary.json").read_text(encoding="utf-8"))
-    return summary[0]
+def _read_removed(folder: Path) -> int:
+    """Rows that the clusters remove at the job's one threshold."""
+    return read_sidecar(storage_at(folder), SUMMARY, tuple[ClusterSummary, ...])[0].removed
 
 
-def _answers(out: Path) -> dict[str, list[tuple[float, str]]]:
-    """The best docstrings for a few questions."""
-    index = Index.open(out / "run" / "index")
-    texts = pq.read_table(out / "docstrings.parquet")
-    text_of = dict(zip(texts["id"].to_pylist(), texts["text"].to_pylist(), strict=True))
-    found = index.search_text(QUESTIONS, HITS)
+def _search_questions(out: Path) -> dict[str, list[tuple[float, str]]]:
+    """Cosine and text of the best docstrings for a few questions."""
+    table = pq.read_table(out / "docstrings.parquet")
+    texts = dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+    found = Index.open(out / "run" / "index").search_text(QUESTIONS, NUM_HITS)
     return {
         question: [
-            (float(cos), " ".join(text_of[own].split()))
+            (float(cos), " ".join(texts[own].split()))
             for own, cos in zip(ids, cosines, strict=True)
         ]
         for question, ids, cosines in zip(QUESTIONS, found.ids, found.cos, strict=True)
