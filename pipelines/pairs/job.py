@@ -11,50 +11,49 @@ of a grown vectors artifact are those of before and those of new rows with all.
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import Any
 
-from pipelines.artifacts.certificate import certificate_json
+from pipelines.artifacts.certificate import Certificate
 from pipelines.artifacts.errors import TargetMissed
+from pipelines.artifacts.kinds import PAIRS, Grown, PairsInputs, PairsMetrics, PairsSettings
 from pipelines.artifacts.layout import WORK
-from pipelines.artifacts.manifest import DataFile, Manifest
+from pipelines.artifacts.manifest import PairsManifest
 from pipelines.artifacts.writer import Writer
-from pipelines.pairs.exact import Found, exact_edges
-from pipelines.pairs.identity import Goal
+from pipelines.pairs.exact import JoinResult, join_exact
+from pipelines.pairs.identity import PairsIdentity
 from pipelines.pairs.incremental import (
-    Growth,
-    edges_across,
-    few_files,
-    num_added,
-    old_parts,
+    IncrementalJoin,
+    count_added,
+    join_with_known,
+    known_parts,
+    sample_files,
 )
-from pipelines.pairs.ivf import CellJoin
-from pipelines.pairs.manifest import manifest_of
-from pipelines.pairs.setup import Ground, TooManyEdges
+from pipelines.pairs.ivf import IvfJoin
+from pipelines.pairs.manifest import build_manifest
+from pipelines.pairs.setup import JoinSetup, TooManyEdges
 from pipelines.pairs.spec import PairsSpec
-from pipelines.pairs.top_k import nearest_files
-from pipelines.pairs.write import group_files, no_pairs, pair_files
-from pipelines.runtime.failure_cache import remembered
-from pipelines.runtime.session import job_session
-from pipelines.runtime.timing import Phases
+from pipelines.pairs.top_k import join_top_k, write_top_k
+from pipelines.pairs.write import write_large_groups, write_no_pairs, write_pairs
+from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
+from pipelines.runtime.timing import StageTimer
 from sbert_core.corpus.published import DATA
+from sbert_core.data_file import DataFile
 from sbert_core.vectors.table import VectorTable
-from workers.common.memory import peak_private_bytes
 from workers.pairs.join_job import JoinJob
-from workers.pairs.write import Finish
+from workers.pairs.write import PairAnnotator
 
 log = logging.getLogger(__name__)
 
 CERTIFICATE = "certificate.json"
-# Up to here `auto` looks at everything: two hours of one core, about three million rows at 0.9.
+# Up to this cost `auto` compares all pairs: about three million rows at 0.9.
 EXACT_CORE_SECONDS = 7200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairsReport:
-    """What was found. certificate: of an approximate join."""
+class PairsReport(StageReport):
+    """What was found. certificate: of an approximate join; grown: of an update."""
 
-    out: str
     folder: str
     pairs: int
     rows: int
@@ -63,191 +62,202 @@ class PairsReport:
     top_k: int | None
     groups: int
     method: str
-    grown: dict[str, Any] | None
-    certificate: dict[str, Any] | None
-    seconds: float
-    is_new: bool = True
+    grown: Grown | None
+    certificate: Certificate | None
 
 
 def run(spec: PairsSpec) -> PairsReport:
     """Join, unless the pairs of these vectors are there already."""
-    phases = Phases()
-    goal = Goal.of(spec)
-    with Writer.claim(spec.out) as out:
-        out.refuse_other("pairs")
-        if out.current is not None and out.current.generation == goal.generation:
-            out.storage.delete([WORK])
-            return _report(spec, out.current, 0.0, is_new=False)
-        with remembered(out, spec, goal.generation):
-            with job_session(spec.out, spec.address):
-                manifest = Join(goal, out, phases).manifest()
-            _refuse_more(goal, manifest, out)
-        certificate = manifest.facts["certificate"]
+    return run_stage(PairsStage(spec))
+
+
+class PairsStage(ArtifactStage[PairsSettings, PairsInputs, PairsMetrics, PairsReport]):
+    """Similar pairs of these vectors."""
+
+    kind = PAIRS
+
+    def __init__(self, spec: PairsSpec) -> None:
+        self._spec, self.address = spec, spec.address
+        self._source = PairsIdentity.of(spec)
+
+    @property
+    def spec(self) -> PairsSpec:
+        return self._spec
+
+    @cached_property
+    def identity(self) -> str:
+        return self._source.generation
+
+    def make(
+        self, out: Writer, timer: StageTimer
+    ) -> Made[PairsSettings, PairsInputs, PairsMetrics]:
+        join = Join(self._source, out, timer)
+        manifest = join.manifest()
+        self._refuse_more(manifest, out)
+        certificate = manifest.metrics.certificate
         if certificate is not None:
-            out.storage.put(CERTIFICATE, certificate_json(certificate))
-        run_facts = {
-            "phases": phases.seconds,
-            "seconds": phases.total,
-            "private_bytes": {"driver": peak_private_bytes()},
-        }
-        out.publish(manifest, rows_in=manifest.rows, run=run_facts)
-        if certificate is None:
+            out.storage.put(CERTIFICATE, certificate.to_json())
+        return Made(manifest=manifest, rows_in=join.num_pairs)
+
+    def finish(self, out: Writer, manifest: PairsManifest) -> None:
+        if manifest.metrics.certificate is None:
             out.storage.delete([CERTIFICATE])
-        return _report(spec, manifest, phases.total)
 
+    def _refuse_more(self, manifest: PairsManifest, out: Writer) -> None:
+        most = self.spec.max_edges
+        if most is not None and manifest.rows > most:
+            out.storage.delete([WORK, f"{DATA}/{self.identity}"])
+            raise TooManyEdges(
+                f"{manifest.rows:,} pairs were found, more than --max-edges {most:,}; nothing was "
+                "published: raise the threshold or allow more edges"
+            )
 
-def is_done(spec: PairsSpec, current: Manifest) -> bool:
-    """Are these the pairs of the vectors that are there now?"""
-    return current.generation == Goal.of(spec).generation
-
-
-def _refuse_more(goal: Goal, manifest: Manifest, out: Writer) -> None:
-    most = goal.spec.max_edges
-    if most is not None and manifest.rows > most:
-        out.storage.delete([WORK, f"{DATA}/{goal.generation}"])
-        raise TooManyEdges(
-            f"{manifest.rows:,} pairs were found, more than --max-edges {most:,}; nothing was "
-            "published: raise the threshold or allow more edges"
+    def report(self, published: PairsManifest, *, is_new: bool, seconds: float) -> PairsReport:
+        settings, metrics = published.settings, published.metrics
+        return PairsReport(
+            out=self.spec.out,
+            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            pairs=published.rows,
+            rows=sum(metrics.rows.values()),
+            distinct=sum(metrics.distinct.values()),
+            threshold=settings.threshold,
+            top_k=settings.top_k,
+            groups=sum(metrics.large_groups.values()),
+            method=settings.method,
+            grown=metrics.grown,
+            certificate=metrics.certificate,
+            is_new=is_new,
+            seconds=seconds,
         )
 
 
 class Join:
-    """One run towards a goal."""
+    """One run of the join. num_pairs: set by `manifest`, counted apart from the written files."""
 
-    def __init__(self, goal: Goal, out: Writer, phases: Phases) -> None:
-        self.goal = goal
-        self.spec = goal.spec
+    def __init__(self, identity: PairsIdentity, out: Writer, timer: StageTimer) -> None:
+        self.identity = identity
+        self.spec = identity.spec
         self.out = out
-        self.phases = phases
+        self.timer = timer
         self.finish = self._finish()
+        self.num_pairs = 0  # counted by the tasks that find them, to be compared with the files
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> PairsManifest:
         """Find the pairs and write them; everything but publishing."""
-        growth = Growth.of(self.goal, self.out.current)
-        grown = None if growth is None else self._grown(growth)
-        return grown or self._whole()
+        growth = IncrementalJoin.plan(self.identity, self.out.current_of(PAIRS))
+        grown = None if growth is None else self._join_new(growth)
+        return grown or self._join_all()
 
-    def _finish(self) -> Finish | None:
-        if self.goal.rerank is None:
+    def _finish(self) -> PairAnnotator | None:
+        if self.identity.rerank is None:
             return None
         # Loaded by name: a join without a model has no use for torch, which takes 4 s.
         maker = import_module("workers.pairs.rerank").Reranker
         low, high = self.spec.band
-        corpora = {name: side.manifest.made_from for name, side in self.goal.sides.items()}
+        corpora = {name: side.manifest.inputs.texts for name, side in self.identity.sides.items()}
         corpora |= {"new": corpora["a"], "old": corpora["a"]}
-        return maker(model=self.goal.rerank[0], low=low, high=high, corpora=corpora)
+        return maker(model=self.identity.rerank[0], low=low, high=high, corpora=corpora)
 
     def _job(self, a: VectorTable, b: VectorTable) -> JoinJob:
         return JoinJob(
-            run=self.goal.generation,
+            run=self.identity.generation,
             out=self.out.storage.uri,
-            work=f"{WORK}/{self.goal.generation}",
-            folder=f"{DATA}/{self.goal.generation}",
+            work=f"{WORK}/{self.identity.generation}",
+            folder=f"{DATA}/{self.identity.generation}",
             threshold=self.spec.least_cos,
             a=a,
             b=b,
             is_ordered=self.spec.against is None,
         )
 
-    def _whole(self) -> Manifest:
-        a = self.goal.vectors.table()
-        b = a if self.spec.against is None else self.goal.others.table("b")
+    def _join_all(self) -> PairsManifest:
+        """Join all rows, or the two sides."""
+        a = self.identity.vectors.table()
+        b = a if self.spec.against is None else self.identity.others.table("b")
         job = self._job(a, b)
-        with self.phases("plan"):
-            ground = Ground.of(
+        with self.timer.phase("plan"):
+            setup = JoinSetup.prepare(
                 job, self.spec.seed, max_edges=self.spec.max_edges, top_k=self.spec.top_k
             )
         certificate = None
         groups: list[DataFile] = []
         if self.spec.top_k is not None:
             method = "exact"
-            with self.phases("join"):
-                files = nearest_files(ground, self.spec.top_k)
+            with self.timer.phase("join"):
+                found = join_top_k(setup, self.spec.top_k)
+                files = write_top_k(setup, found, self.spec.top_k)
         else:
-            with self.phases("join"):
-                method, found = self._found(ground)
+            with self.timer.phase("join"):
+                method, found = self._find_edges(setup)
             certificate = found.certificate
-            with self.phases("write"):
-                files = pair_files(ground, found, self.finish)
-                groups = group_files(ground)
-        facts = {**ground.facts, "certificate": certificate, "grown": None}
-        files = files or no_pairs(job, self.finish)
-        return manifest_of(self.goal, files, groups, method, facts)
+            with self.timer.phase("write"):
+                files = write_pairs(setup, found, self.finish)
+                groups = write_large_groups(setup)
+        self.num_pairs = found.num_pairs
+        metrics = setup.metrics(certificate)
+        files = files or write_no_pairs(job, self.finish)
+        return build_manifest(self.identity, files, groups, method, metrics)
 
-    def _found(self, ground: Ground) -> tuple[str, Found]:
-        """The edges, by the method that was asked for or that fits, and what found them."""
-        method = self.spec.method
-        cost = ground.exact_core_seconds
+    def _find_edges(self, setup: JoinSetup) -> tuple[str, JoinResult]:
+        """The method, as requested or as the cost allows, and the edges it found."""
+        method: str = self.spec.method
+        cost = setup.exact_core_seconds
         if method == "auto":
             method = "exact" if cost <= EXACT_CORE_SECONDS else "ivf"
             both = f"{cost:,.1f} core-seconds, budget {EXACT_CORE_SECONDS:,.0f}"
-            log.info("looking at all pairs would take about %s: method %s", both, method)
+            log.info("comparing all pairs would take about %s: method %s", both, method)
         if method == "exact":
-            return method, exact_edges(ground)
+            return method, join_exact(setup)
         try:
-            return method, CellJoin(ground, self.spec.recall, self.spec.seed).run()
+            return method, IvfJoin(setup, self.spec.recall, self.spec.seed).run()
         except TargetMissed as error:
             if cost > EXACT_CORE_SECONDS:
                 raise
-            log.info("%s; looking at all pairs, about %s core-seconds", error, f"{cost:,.1f}")
-            return "exact", exact_edges(ground)
+            log.info("%s; comparing all pairs, about %s core-seconds", error, f"{cost:,.1f}")
+            return "exact", join_exact(setup)
 
-    def _grown(self, growth: Growth) -> Manifest | None:
-        """Old pairs, and new rows with each other and with the old; None if that cannot be."""
-        whole = self.goal.vectors.table()
+    def _join_new(self, growth: IncrementalJoin) -> PairsManifest | None:
+        """Keep known pairs, join new rows with all; None where everything must be joined anew."""
+        whole = self.identity.vectors.table()
         new, old = growth.sides(whole)
         log.info("joining %s new rows with %s", f"{new.num_rows:,}", f"{old.num_rows:,}")
         job = self._job(new, old)
         leading, added, files = 0, 0, []
         if new.num_rows:
-            with self.phases("plan"):
-                own = Ground.of(self._job(new, new), self.spec.seed, beside=[few_files(old)])
-            leading, across, parts = own.turn.num_leading, own.with_each_of(old), old_parts(old)
-            with self.phases("join"):
-                among = exact_edges(own)
-                between = edges_across(across, parts, growth.large_groups(self.out.storage))
-            if (number := num_added(across, parts)) is None:
+            with self.timer.phase("plan"):
+                own = JoinSetup.prepare(
+                    self._job(new, new), self.spec.seed, also_sample=[sample_files(old)]
+                )
+            leading, across, parts = own.rotation.num_leading, own.against(old), known_parts(old)
+            with self.timer.phase("join"):
+                among = join_exact(own)
+                between = join_with_known(across, parts, growth.large_groups(self.out.storage))
+            if (number := count_added(across, parts)) is None:
                 log.info("joining anew: new rows belong to a group above 1,000 equal rows")
                 return None
             added = number
-            with self.phases("write"):
-                files = pair_files(own, among, self.finish)
-                files += pair_files(across, between, self.finish)
-        files = [*growth.kept_files(job, old), *files]
-        facts = {
-            "leading": leading,
-            "rows": {"a": self.goal.vectors.rows},
-            "distinct": {"a": growth.distinct_rows(old, added)},
-            "large_groups": growth.before.facts["large_groups"],
-            "certificate": growth.before.facts["certificate"],
-            "grown": {
-                "from": growth.before.generation,
-                "new_rows": new.num_rows,
-                "known_rows": old.num_rows,
-            },
-        }
+            with self.timer.phase("write"):
+                files = write_pairs(own, among, self.finish)
+                files += write_pairs(across, between, self.finish)
+            self.num_pairs = among.num_pairs + between.num_pairs
+        kept = growth.keep_pairs(job, old)
+        self.num_pairs += kept.num_pairs
+        files = [*kept.files, *files]
+        metrics = PairsMetrics(
+            leading=leading,
+            rows={"a": self.identity.vectors.rows},
+            distinct={"a": growth.count_distinct(old, added)},
+            large_groups=growth.previous.metrics.large_groups,
+            certificate=growth.previous.metrics.certificate,
+            grown=Grown(
+                generation=growth.previous.generation,
+                new_rows=new.num_rows,
+                known_rows=old.num_rows,
+            ),
+        )
         # Either part may be without rows, and then it has no columns to copy.
-        files = files or no_pairs(self._job(whole, whole), self.finish)
-        groups = growth.kept_groups(job)
-        return manifest_of(self.goal, files, groups, growth.before.spec["method"], facts)
-
-
-def _report(
-    spec: PairsSpec, manifest: Manifest, seconds: float, is_new: bool = True
-) -> PairsReport:
-    facts: dict[str, Any] = manifest.facts
-    return PairsReport(
-        out=spec.out,
-        folder=f"{spec.out.rstrip('/')}/{DATA}/{manifest.generation}",
-        pairs=manifest.rows,
-        rows=sum(facts["rows"].values()),
-        distinct=sum(facts["distinct"].values()),
-        threshold=manifest.spec["threshold"],
-        top_k=manifest.spec["top_k"],
-        groups=sum(facts["large_groups"].values()),
-        method=manifest.spec["method"],
-        grown=facts["grown"],
-        certificate=facts["certificate"],
-        seconds=seconds,
-        is_new=is_new,
-    )
+        files = files or write_no_pairs(self._job(whole, whole), self.finish)
+        groups = growth.keep_groups(job)
+        return build_manifest(
+            self.identity, files, groups, growth.previous.settings.method, metrics
+        )

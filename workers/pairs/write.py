@@ -23,7 +23,7 @@ from sbert_core.vectors.table import VectorTable
 from workers.common.files import put_hashed_file
 from workers.pairs.join_job import JoinGroups, JoinJob
 
-WRITTEN_PAIRS = 1_000_000  # at a time, after edges are expanded: about 100 MB with ids of 20 bytes
+WRITTEN_PAIRS = 1_000_000  # at a time, after edges are expanded: 70 MB with ids of 20 bytes
 
 
 @dataclass(frozen=True, slots=True)
