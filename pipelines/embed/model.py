@@ -57,7 +57,7 @@ def load_model(spec: EmbedSpec) -> ResolvedModel:
     """Resolve the name or path of a model, load it and compute its space and recipe."""
     folder = resolve_model(spec.model)
     encoder = Encoder.load(folder, max_length=spec.max_length, truncate_dim=spec.truncate_dim)
-    long = LongTexts(spec.long)
+    long = spec.long
     prompt = spec.prompt if spec.prompt is not None else encoder.document_prompt
     return ResolvedModel(
         folder=str(Path(folder).absolute()),

@@ -20,8 +20,9 @@ from pipelines.embed.plan_record import (
     write_plan_file,
 )
 from pipelines.embed.sample import sample_texts
+from pipelines.embed.spec import DistinctScope
 from pipelines.embed.staging import Staging
-from sbert_core.choices import VectorType
+from sbert_core.choices import LongTexts, VectorType
 from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.reader import CorpusReader
 from sbert_core.text import invalid_reason
@@ -65,7 +66,7 @@ class ScanResult:
         metadata = {"sbert.space": identity.model.space, "sbert.dtype": identity.spec.dtype}
         if self.scale is not None:
             metadata["sbert.scale"] = repr(self.scale)
-        is_global = identity.spec.distinct == "corpus"
+        is_global = identity.spec.distinct is DistinctScope.CORPUS
         num_partitions = _num_partitions(identity, plan) if is_global else 0
         return UnitJob(
             out=identity.out.storage.uri,
@@ -75,9 +76,9 @@ class ScanResult:
             num_partitions=num_partitions,
             sources=tuple(name for name, _ in plan.sources),
             source_paths=tuple(path for _, path in plan.sources),
-            dtype=VectorType(identity.spec.dtype),
+            dtype=identity.spec.dtype,
             scale=self.scale,
-            has_chunks=identity.spec.long == "chunks",
+            has_chunks=identity.spec.long is LongTexts.CHUNKS,
             metadata=metadata,
         )
 
@@ -142,7 +143,7 @@ def _plan_and_scan(
         place=identity.workplace,
         folder=identity.work,
         num_partitions=_num_partitions(identity, plan),
-        with_texts=identity.spec.distinct == "corpus",
+        with_texts=identity.spec.distinct is DistinctScope.CORPUS,
         with_ids=plan.id_column is not None,
     )
     reader = plan.reader(identity.spec, identity.corpus, identity.workplace)
@@ -170,7 +171,7 @@ def _calibrate(scan: ScanResult) -> tuple[float | None, dict[str, float]]:
 
     The cost is measured on texts of linked and new units alike, since both are published.
     """
-    kind = VectorType(scan.identity.spec.dtype)
+    kind = scan.identity.spec.dtype
     if kind is VectorType.FLOAT32:
         return None, {}
     texts = sample_texts(scan.identity, scan.plan, scan.plan.units, SAMPLE_TEXTS)

@@ -32,7 +32,7 @@ from pipelines.pairs.incremental import (
 from pipelines.pairs.ivf import IvfJoin
 from pipelines.pairs.manifest import build_manifest
 from pipelines.pairs.setup import JoinSetup, TooManyEdges
-from pipelines.pairs.spec import PairsSpec
+from pipelines.pairs.spec import JoinMethod, PairsSpec
 from pipelines.pairs.top_k import join_top_k, write_top_k
 from pipelines.pairs.write import write_large_groups, write_no_pairs, write_pairs
 from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
@@ -182,7 +182,7 @@ class Join:
         certificate = None
         groups: list[DataFile] = []
         if self.spec.top_k is not None:
-            method = "exact"
+            method = JoinMethod.EXACT
             with self.timer.phase("join"):
                 found = join_top_k(setup, self.spec.top_k)
                 files = write_top_k(setup, found, self.spec.top_k)
@@ -198,15 +198,15 @@ class Join:
         files = files or write_no_pairs(job, self.finish)
         return build_manifest(self.identity, files, groups, method, metrics)
 
-    def _find_edges(self, setup: JoinSetup) -> tuple[str, JoinResult]:
+    def _find_edges(self, setup: JoinSetup) -> tuple[JoinMethod, JoinResult]:
         """The method, as requested or as the cost allows, and the edges it found."""
-        method: str = self.spec.method
+        method = self.spec.method
         cost = setup.exact_core_seconds
-        if method == "auto":
-            method = "exact" if cost <= EXACT_CORE_SECONDS else "ivf"
+        if method is JoinMethod.AUTO:
+            method = JoinMethod.EXACT if cost <= EXACT_CORE_SECONDS else JoinMethod.IVF
             both = f"{cost:,.1f} core-seconds, budget {EXACT_CORE_SECONDS:,.0f}"
             log.info("comparing all pairs would take about %s: method %s", both, method)
-        if method == "exact":
+        if method is JoinMethod.EXACT:
             return method, join_exact(setup)
         try:
             return method, IvfJoin(setup, self.spec.recall, self.spec.seed).run()
@@ -214,7 +214,7 @@ class Join:
             if cost > EXACT_CORE_SECONDS:
                 raise
             log.info("%s; comparing all pairs, about %s core-seconds", error, f"{cost:,.1f}")
-            return "exact", join_exact(setup)
+            return JoinMethod.EXACT, join_exact(setup)
 
     def _join_new(self, growth: IncrementalJoin) -> PairsManifest | None:
         """Keep known pairs, join new rows with all; None where everything must be joined anew."""

@@ -141,7 +141,7 @@ class PrepareStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetric
                 rows_in=len(rows.row),
                 train=len(splits["train"]),
                 dev=len(splits["dev"]),
-                negatives=rows.keys.shape[1] - 2 if spec.format == "ranking" else 0,
+                negatives=rows.keys.shape[1] - 2 if spec.format is ExampleFormat.RANKING else 0,
                 left_out=_count_reasons(rows),
             ),
         )
@@ -184,7 +184,7 @@ def _job(spec: PrepareSpec, out: Writer, generation: str) -> PrepareJob:
     return PrepareJob(
         out=out.storage.uri,
         work=f"{WORK}/{generation}",
-        kind=ExampleFormat(spec.format),
+        kind=spec.format,
         columns=spec.columns,
         rules=LabelRules(
             classes=tuple(name.casefold() for name in spec.labels),
