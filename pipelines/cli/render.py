@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pipelines.embed.estimate import EmbedEstimate
     from pipelines.embed.report import EmbedReport
     from pipelines.evaluate.job import EvaluateReport
+    from pipelines.export.job import ExportReport
     from pipelines.index.job import IndexReport
     from pipelines.mine.job import MineReport
     from pipelines.pairs.job import PairsReport
@@ -188,6 +189,5 @@ def render_apply(report: "ApplyReport") -> str:
     )
 
 
-def render_export(report: "tuple[int, str]") -> str:
-    rows, folder = report
-    return f"{rows:,} vectors -> {folder}"
+def render_export(report: "ExportReport") -> str:
+    return f"{report.rows:,} vectors -> {report.out}"

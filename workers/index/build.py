@@ -123,7 +123,7 @@ def _insert_early(
     late = []
     # The next part is read while this one is inserted: both libraries release the GIL.
     for part in prefetch(_read_part(job, piece) for piece in pieces):
-        is_early = part.piece.without(queries.held_rows_in(part.piece))
+        is_early = part.piece.mask_without(queries.held_rows_in(part.piece))
         _insert(builder, part.select(is_early), board)
         late.append(part.select(~is_early))
     return late

@@ -56,7 +56,7 @@ def exact_cosines(
     for piece in pieces:
         vectors = read_vectors(job, piece)
         inside = merge_hits([inside, exact_search(queries.inside, vectors, DEPTH)], DEPTH)
-        early = vectors[piece.without(queries.held_rows_in(piece))]
+        early = vectors[piece.mask_without(queries.held_rows_in(piece))]
         held = merge_hits([held, exact_search(queries.held, early, DEPTH)], DEPTH)
     return ExactCosines(inside.cos, held.cos)
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from support.embedding import embed, sentences, table_of, vectors_of, write_corpus
 
 from pipelines.cli.main import main
-from pipelines.export.job import NAMESPACE
+from pipelines.export.qdrant import NAMESPACE
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 ODD = "tab\there, line\nbreak, back\\slash"

@@ -5,8 +5,8 @@ import re
 
 import pyarrow as pa
 import pytest
+from support.manifests import manifest_of
 
-from pipelines.artifacts.manifest import DataFile, Manifest
 from pipelines.artifacts.writer import Writer
 from pipelines.export.job import run
 from pipelines.export.spec import ExportSpec
@@ -24,20 +24,19 @@ def vectors(place, **columns):
     table = pa.table({"id": ids, "vector": vector, **columns})
     with Writer.claim(place) as out:
         made = put_table(out.storage, "data/0123456789abcdef/0", table)
-        manifest = Manifest(
-            kind="vectors",
+        manifest = manifest_of(
+            "vectors",
             generation="0123456789abcdef",
             schema={field.name: str(field.type) for field in table.schema},
             rows=num_rows,
             quarantined=0,
-            files=(DataFile(**made),),
-            quarantine=(),
+            files=(made,),
             spec={"dim": 4, "space": "s", "recipe": "r", "model": "m", "scale": None},
             made_from={"corpus": "c", "text": "{text}", "id_column": "id", "files": []},
             facts={},
             versions={},
         )
-        out.publish(manifest, rows_in=num_rows, run={})
+        out.publish(manifest, rows_in=num_rows, rows_out=manifest.rows, run={})
     return str(place)
 
 
@@ -85,7 +84,7 @@ def test_export_without_rows_has_the_columns(to, tmp_path):
     out = tmp_path / "out"
     if to == "lance":
         lance = pytest.importorskip("lance")
-    assert run(ExportSpec(vectors=source, to=to, out=str(out))) == (0, str(out))
+    assert run(ExportSpec(vectors=source, to=to, out=str(out))).rows == 0
     if to == "lance":
         found = lance.dataset(str(out)).to_table()
         assert (found.num_rows, found.column_names) == (0, ["id", "vector", "n"])
