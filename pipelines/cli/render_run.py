@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.report.job import ReportResult
     from pipelines.run.estimate import JobPlan
     from pipelines.run.job import RunReport
-    from pipelines.submit.job import Submitted
+    from pipelines.submit.job import SubmitResult
 
 SNIPPET_CHARS = 80
 
@@ -98,7 +98,7 @@ def render_report(report: "ReportResult") -> str:
     return f"{report.bytes / 1e6:,.1f} MB\nreport -> {report.page}"
 
 
-def render_submit(report: "Submitted") -> Rendered:
+def render_submit(report: "SubmitResult") -> Rendered:
     """The name of a job that is not followed, or how it ended."""
     if report.exit_code is None:
         lines = [f"{word}: {command}" for word, command in report.commands.items()]

@@ -160,7 +160,7 @@ def test_nothing_but_the_cleaning_functions_writes_to_the_terminal():
         "pipelines/cli/reference.py: sys.stdout.write(reference_text())",
         "pipelines/cli/run_job.py: sys.stderr.write(printable(traceback.format_exc()))",
         "pipelines/cli/run_job.py: sys.stderr.write(f'{line}{hint}\\n')",
-        "pipelines/submit/job.py: sys.stdout.write(printable(chunk[-num_new:]))",
+        "pipelines/submit/client.py: sys.stdout.write(printable(chunk[-num_new:]))",
     }
 
 

@@ -18,7 +18,8 @@ from support.embedding import rows_of, sentences, table_of, write_corpus
 from support.heads import BIN, token_head
 
 from pipelines.cli.main import main
-from pipelines.submit.job import Request, ShownLog, exit_code_of
+from pipelines.submit.client import LogPrinter, exit_code_of
+from pipelines.submit.request import JobRequest
 from pipelines.submit.spec import SubmitSpec
 
 pytestmark = [pytest.mark.timeout(240)]
@@ -67,16 +68,16 @@ def test_log_goes_on_where_a_broken_connection_left_it(capsys):
             yield "three\nfo"
             yield "ur\n"
 
-    shown = ShownLog(Jobs(), "x")
+    shown = LogPrinter(Jobs(), "x")
     with pytest.raises(RuntimeError, match="closed"):
-        asyncio.run(shown.to_the_end())
-    asyncio.run(shown.to_the_end())
+        asyncio.run(shown.print_until_silent())
+    asyncio.run(shown.print_until_silent())
     assert capsys.readouterr().out == "one\ntwo\nthree\nfour\n"
 
 
 def test_secrets_are_not_in_what_is_printed_of_a_spec():
     spec = SubmitSpec(job=Path("j"), address="http://h:1", env=(f"A={SECRET}",))
-    request = Request(job_id="x", entrypoint="y", file="j", text="", variables={"A": SECRET})
+    request = JobRequest(job_id="x", entrypoint="y", file="j", text="", variables={"A": SECRET})
     assert SECRET not in f"{spec!r} {request!r}"
 
 
