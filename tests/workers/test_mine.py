@@ -8,7 +8,7 @@ from support.texts import sentences
 
 from sbert_core.encoder import Encoder
 from sbert_core.training.hard_negatives import Guards, is_first_occurrence
-from workers.mine import MineJob, embed_shard, mine_shard
+from workers.mine import TOO_FEW, MineJob, embed_shard, mine_shard
 
 NUM_NEGATIVES = 2
 
@@ -89,6 +89,4 @@ def test_rows_without_enough_candidates_are_left_out_with_a_reason(tmp_path, ber
     job = make_job(tmp_path, bert_folder, texts, margin=2.0)  # below every cosine
     for shard in mine_all(job):
         assert shard.file.rows == 0
-        assert {row["reason"] for row in read(job, shard.left_out)} == {
-            "too few candidates pass the guards"
-        }
+        assert {row["reason"] for row in read(job, shard.left_out)} == {TOO_FEW}

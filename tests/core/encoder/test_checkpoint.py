@@ -35,7 +35,7 @@ def test_pickled_dense_is_refused(bert_folder, tmp_path):
     dense = tmp_path / "2_Dense"
     torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
     (dense / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="only a pickle"):
+    with pytest.raises(ValueError, match=r"2_Dense .*pytorch_model\.bin"):
         Encoder.load(tmp_path)
 
 
@@ -49,7 +49,7 @@ def test_code_that_comes_with_a_model_never_runs(bert_folder, tmp_path):
     assert np.isfinite(Encoder.load(folder).encode(["the"])).all()
     config["model_type"] = "unheard-of"
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="does not load"):
+    with pytest.raises(ValueError, match="unheard-of"):
         Encoder.load(folder)
     assert not marker.exists()
 
@@ -68,7 +68,7 @@ def test_missing_weights_are_refused_rather_than_made_up(bert_folder, tmp_path):
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match="1 weights are missing, encoder.layer.1.output.dense"):
+    with pytest.raises(ValueError, match=r"encoder\.layer\.1\.output\.dense\.weight"):
         Encoder.load(folder)
 
 
@@ -135,7 +135,7 @@ def test_broken_folder_is_named_in_one_line(break_it, message, bert_folder, tmp_
 
 def test_pooling_cannot_replace_the_folders_own(bert_folder, tmp_path):
     Encoder.load(bert_folder, pooling="cls").save(tmp_path)
-    with pytest.raises(ValueError, match="fixes its own pooling"):
+    with pytest.raises(ValueError, match="'max'"):
         Encoder.load(tmp_path, pooling="max")
 
 

@@ -30,7 +30,7 @@ def test_scores_are_equal_both_ways(pair_folder, tmp_path, family, num_outputs):
 
 
 def test_an_encoder_without_a_head_is_no_cross_encoder(bert_folder):
-    with pytest.raises(ValueError, match="is no cross-encoder"):
+    with pytest.raises(ValueError, match=r"classifier\.\w+"):
         CrossEncoder.load(bert_folder)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 from enum import Enum
 
@@ -28,17 +29,18 @@ def test_any_iterable_of_texts_will_do_but_a_bare_string(bert_folder):
         [Colour.RED, "of all"],
     ):
         np.testing.assert_array_equal(encoder.encode(texts), want)
-    with pytest.raises(ValueError, match="single string; give a list"):
+    with pytest.raises(ValueError, match="list"):
         encoder.encode("the hot word")
 
 
+# With a word of the reason.
 ODD_TEXTS = {
     None: "null",
-    3: "not a string but int",
+    3: "int",
     "": "empty",
     " \n": "blank",
-    "x\udc80": "lone surrogate at character 1",
-    "\x00\x00": "no tokens: the tokenizer drops every character",
+    "x\udc80": "character 1",
+    "\x00\x00": "no tokens",
 }
 
 
@@ -49,7 +51,9 @@ def test_bad_texts_cost_their_own_row_only(family, plain_encoder_folder):
     mixed = [*good[:2], *ODD_TEXTS, *good[2:]]
     report = encoder.encode_report(mixed)
     bad_rows = range(2, 2 + len(ODD_TEXTS))
-    assert report.reasons == dict(zip(bad_rows, ODD_TEXTS.values(), strict=True))
+    assert list(report.reasons) == list(bad_rows)
+    words = zip(report.reasons.values(), ODD_TEXTS.values(), strict=True)
+    assert all(word in reason for reason, word in words)
     assert np.isnan(report.vectors[bad_rows]).all()
     good_rows = [row for row in range(len(mixed)) if row not in bad_rows]
     np.testing.assert_allclose(report.vectors[good_rows], encoder.encode(good), atol=1e-5)
@@ -80,11 +84,12 @@ def test_each_distinct_text_passes_the_model_once(bert_folder):
 
 def test_prompt_that_merges_with_a_text_does_not_hide_it(bert_folder):
     report = Encoder.load(bert_folder).encode_report(["녕", "hot", "\x00"], prompt="안")
-    assert report.reasons == {2: "no tokens: the tokenizer drops every character"}
+    assert list(report.reasons) == [2]
+    assert "no tokens" in report.reasons[2]
 
 
 def test_prompt_that_is_no_text_is_refused(bert_folder):
-    with pytest.raises(ValueError, match="cannot be used: lone surrogate at character 1"):
+    with pytest.raises(ValueError, match="character 1"):
         Encoder.load(bert_folder).encode(["hot"], prompt="a\ud800")
 
 
@@ -100,8 +105,8 @@ def test_texts_the_tokenizer_or_the_vocabulary_cannot_take_cost_their_own_row(
     encoder._tokenizer._fast = Tokenizer.from_str(json.dumps(tokenizer))
     report = encoder.encode_report(["the word", "안녕", "hot", "of all"])
     assert list(report.reasons) == [1, 2]
-    assert report.reasons[1].startswith("the tokenizer failed")
-    assert report.reasons[2] == "token id 777 is beyond the model's vocabulary of 160"
+    assert "tokenizer" in report.reasons[1]
+    assert re.search("777 .* 160", report.reasons[2])
     assert np.isfinite(report.vectors[[0, 3]]).all()
 
 
@@ -147,7 +152,8 @@ def test_output_that_is_not_finite_is_invalid(bert_folder):
         word = tiny_tokenizer().convert_tokens_to_ids("hot")
         encoder._model.embeddings.word_embeddings.weight[word] = np.nan
     report = encoder.encode_report(["the word", "the hot word"])
-    assert report.reasons == {1: "the model's output is not finite"}
+    assert list(report.reasons) == [1]
+    assert "finite" in report.reasons[1]
     assert np.isfinite(report.vectors[0]).all()
 
 

@@ -109,9 +109,9 @@ def test_default_prompt_is_used_and_an_unknown_one_refused(bert_folder, tmp_path
     ours = Encoder.load(tmp_path)
     np.testing.assert_array_equal(ours.encode(["hot"]), ours.encode(["hot"], prompt="of "))
     assert not np.array_equal(ours.encode(["hot"]), ours.encode(["hot"], prompt=""))
-    with pytest.raises(ValueError, match="no prompt named 'title'; it has: document, query"):
+    with pytest.raises(ValueError, match="'title'.*: document, query"):
         ours.encode(["hot"], prompt_name="title")
-    with pytest.raises(ValueError, match="leaves no room for text"):
+    with pytest.raises(ValueError, match=r"63 tokens .* max_length 64"):
         ours.encode(["hot"], prompt="the " * 80)
 
 
@@ -225,5 +225,5 @@ def test_half_precision_weights_load_as_float32(bert_folder, texts, tmp_path):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_on_a_cpu_is_refused(precision, bert_folder):
-    with pytest.raises(ValueError, match=f"precision {precision} needs a GPU"):
+    with pytest.raises(ValueError, match=f"{precision}.* float32"):
         Encoder.load(bert_folder, precision=precision, device="cpu")

@@ -38,7 +38,7 @@ def test_a_projection_comes_before_unit_length(minilm_folder):
 
 def test_a_projection_stays_with_its_pooling(bert_folder, tmp_path):
     Encoder(load_base_model(bert_folder, None, 8, 0)).save(tmp_path / "projected")
-    with pytest.raises(ValueError, match="name the plain encoder as --base"):
+    with pytest.raises(ValueError, match="--pooling .*--base"):
         vectors(tmp_path / "projected", pooling="cls")
 
 

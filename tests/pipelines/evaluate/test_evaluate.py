@@ -155,7 +155,7 @@ def test_bad_files_are_named(tmp_path, bert_folder, columns, message):
 
 def test_a_model_without_a_head_is_no_classifier(tmp_path, bert_folder):
     file = write(tmp_path / "x.parquet", premise=["a"], hypothesis=["b"], label=["x"])
-    with pytest.raises(ValueError, match="holds no softmax head"):
+    with pytest.raises(ValueError, match="head .*--objective softmax"):
         run(EvaluateSpec(models=(str(bert_folder),), nli=(file,)))
 
 
@@ -166,7 +166,7 @@ def test_rows_without_text_in_a_transfer_set_are_left_out_and_counted(tmp_path, 
         [benchmark] = read_transfer(str(tmp_path / "t"))
     assert benchmark.a == TEXTS[:20]
     assert benchmark.label.tolist() == [n % 2 for n in range(20)]
-    assert "cr.parquet: 3 rows without text are left out" in caplog.text
+    assert "cr.parquet: 3 rows" in caplog.text
 
 
 def test_every_benchmark_and_baseline_has_a_place_of_its_own_in_the_table(tmp_path, bert_folder):
@@ -199,11 +199,11 @@ def test_every_benchmark_and_baseline_has_a_place_of_its_own_in_the_table(tmp_pa
     assert all(line.count("|") == 5 + len(models) + len(baselines) - 1 for line in rows)
 
 
-def test_cross_encoder_of_several_classes_is_refused_in_words(tmp_path, pair_folder):
+def test_cross_encoder_of_several_classes_is_refused(tmp_path, pair_folder):
     CrossEncoder.load(pair_folder("bert"), num_outputs=3).save(tmp_path / "three")
     names = {"sentence1": TEXTS[:20], "sentence2": TEXTS[20:40]}
     scored = write(tmp_path / "s.parquet", **names, score=RNG.random(20))
     labelled = write(tmp_path / "p.parquet", **names, label=[0, 1] * 10)
     for files in ({"sts": (scored,)}, {"pairs": (labelled,)}):
-        with pytest.raises(ValueError, match=r"three gives 3 classes, not a score; .* one output"):
+        with pytest.raises(ValueError, match="three .*3 classes"):
             run(EvaluateSpec(models=(str(tmp_path / "three"),), **files))

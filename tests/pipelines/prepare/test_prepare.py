@@ -12,6 +12,7 @@ from support.embedding import assert_nothing_but_the_artifact, published_bytes, 
 from pipelines.artifacts.reader import Artifact
 from pipelines.prepare.job import run
 from pipelines.prepare.spec import PrepareSpec
+from sbert_core.training.exclusions import Exclusion, ExclusionReason
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -68,12 +69,9 @@ def test_pairs_are_cleaned_split_and_dealt(tmp_path, ray_address):
     assert 100 <= report.dev <= 120
     assert report.classes == ["contradiction", "entailment", "neutral"]
     reasons = {row["reason"] for row in left_out(out)}
-    assert reasons == {
-        "repeats row 5 of a.parquet",
-        "contradicts row 6 of a.parquet",
-        "a text occurs in eval.parquet",
-        "label - is skipped",
-    }
+    subjects = ("row 5 of a.parquet", "row 6 of a.parquet", "eval.parquet", "-")
+    expected = map(ExclusionReason, Exclusion, subjects)
+    assert reasons == {reason.sentence for reason in expected}
     train, dev = (pa.concat_tables(shards_of(out, split)) for split in ("train", "dev"))
     texts = [set(t["text_a"].to_pylist()) | set(t["text_b"].to_pylist()) for t in (train, dev)]
     assert not texts[0] & texts[1]
@@ -156,7 +154,7 @@ def test_bad_rows_are_named_and_nothing_is_published(tmp_path, ray_address, case
 
 def test_all_rows_excluded_is_an_error(tmp_path, ray_address):
     file = write(tmp_path / "a.parquet", query=["a"], positive=["b"])
-    with pytest.raises(ValueError, match=r"all 1 rows were left out \(1 excluded\)"):
+    with pytest.raises(ValueError, match=r"all 1 .*\(1 excluded\)"):
         prepare(file, tmp_path / "out", ray_address, format="ranking", exclude=(str(file),))
 
 
@@ -189,5 +187,5 @@ def test_texts_of_dictionary_columns_are_excluded(tmp_path, ray_address):
     report = prepare(file, tmp_path / "out", ray_address, format="ranking", exclude=(str(banned),))
     assert (report.train, report.excluded) == (1, 1)
     numbers = write(tmp_path / "numbers.parquet", score=[1.0])
-    with pytest.raises(ValueError, match="no column of texts"):
+    with pytest.raises(ValueError, match=r"numbers\.parquet"):
         prepare(file, tmp_path / "x", ray_address, format="ranking", exclude=(str(numbers),))

@@ -6,7 +6,9 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray.cloudpickle
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from support.embedding import sentences
@@ -22,6 +25,7 @@ from transformers import GPT2Config, GPT2Model
 
 from pipelines.artifacts.errors import PartialWork
 from pipelines.artifacts.reader import Artifact
+from pipelines.cli.main import main
 from pipelines.evaluate import job as evaluate
 from pipelines.evaluate.spec import EvaluateSpec
 from pipelines.mine import job as mine
@@ -86,107 +90,153 @@ def train_one(scored, out, base, address, **options):
     return train.run(spec)
 
 
-def test_an_encoder_gets_better_and_says_so(scored, tmp_path, bert_folder, ray_address):
-    out = tmp_path / "encoder"
-    [report] = train_one(scored, out, bert_folder, ray_address)
+CALM = {"epochs": 16, "batch_size": 8}
+
+
+@pytest.fixture(scope="module")
+def calm(scored, tmp_path_factory, bert_folder, ray_address):
+    """An undisturbed run: where it wrote, and its report."""
+    out = tmp_path_factory.mktemp("calm") / "encoder"
+    [report] = train_one(scored, out, bert_folder, ray_address, **CALM)
+    return out, report
+
+
+def test_an_encoder_gets_better_and_says_so(scored, calm, bert_folder, ray_address):
+    out, report = calm
     assert report.best_score > report.start_score + 10
     train_rows = Artifact.open(scored / "shards").rows
-    assert report.rows == 6 * train_rows
+    assert report.rows == 16 * train_rows
     facts = json.loads((out / "training.json").read_text())
-    assert facts["report"]["best_epoch"] in range(1, 7)
+    assert facts["report"]["best_epoch"] in range(1, 17)
     assert "training.svg" in (out / "README.md").read_text()
     assert (out / "training.svg").read_text().startswith("<svg")
     texts = sentences(20)
     theirs = SentenceTransformer(str(out), device="cpu").encode(texts)
     np.testing.assert_allclose(Encoder.load(out).encode(texts, normalize=False), theirs, atol=1e-5)
-    assert not list(tmp_path.glob(".encoder.work*"))
-    [again] = train_one(scored, out, bert_folder, "127.0.0.1:1")
+    assert not list(out.parent.glob(".encoder.work*"))
+    [again] = train_one(scored, out, bert_folder, "127.0.0.1:1", **CALM)
     assert not again.is_new
-    with pytest.raises(ValueError, match="holds an encoder of another run"):
+    with pytest.raises(ValueError, match=f"{facts['run'][:12]}; .*--out"):
         train_one(scored, out, bert_folder, ray_address, seed=1)
 
 
-def test_two_workers_share_the_rows_and_the_head_is_saved(tmp_path, bert_folder, ray_address):
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory, ray_address):
+    """Pairs with classes: the file and its shards."""
+    folder = tmp_path_factory.mktemp("labelled")
     table = scored_table(160)
     label = ["same" if s > 0.4 else "other" for s in table["score"].to_pylist()]
     table = table.drop_columns("score").append_column("label", pa.array(label))
-    pq.write_table(table, tmp_path / "pairs.parquet")
-    prepared(tmp_path / "pairs.parquet", tmp_path / "shards", "pairs", ray_address)
-    out = tmp_path / "encoder"
+    pq.write_table(table, folder / "pairs.parquet")
+    prepared(folder / "pairs.parquet", folder / "shards", "pairs", ray_address)
+    return folder
+
+
+def train_two_ranks(labelled, out, base, address):
     [report] = train.run(
         TrainSpec(
-            shards=str(tmp_path / "shards"),
-            base=str(bert_folder),
+            shards=str(labelled / "shards"),
+            base=str(base),
             out=out,
             objective="softmax",
             pooling="cls",
             dense=8,
             workers=2,
             cpus_per_worker=1,
+            checkpoint_steps=3,
             lr=3e-3,
             epochs=8,
-            address=ray_address,
+            address=address,
         )
     )
-    assert (report.rows, report.workers) == (8 * Artifact.open(tmp_path / "shards").rows, 2)
+    return report
+
+
+@pytest.fixture(scope="module")
+def calm_ranks(labelled, tmp_path_factory, bert_folder, ray_address):
+    """An undisturbed run of two workers: where it wrote, and its report."""
+    out = tmp_path_factory.mktemp("ranks") / "encoder"
+    return out, train_two_ranks(labelled, out, bert_folder, ray_address)
+
+
+def test_two_workers_share_the_rows_and_the_head_is_saved(labelled, calm_ranks):
+    out, report = calm_ranks
+    assert (report.rows, report.workers) == (8 * Artifact.open(labelled / "shards").rows, 2)
     losses = json.loads((out / "training.json").read_text())["loss"]
     assert losses[-1][1] < losses[0][1]
     assert Encoder.load(out).dim == 8
     assert json.loads((out / "head" / "config.json").read_text())["classes"] == ["other", "same"]
-    found = evaluate.run(EvaluateSpec(models=(str(out),), nli=(str(tmp_path / "pairs.parquet"),)))
+    found = evaluate.run(EvaluateSpec(models=(str(out),), nli=(str(labelled / "pairs.parquet"),)))
     [score] = found.scores["encoder"]
     assert (score.measure, score.value > 60) == ("accuracy", True)
 
 
-def test_a_killed_rank_changes_nothing(scored, tmp_path, bert_folder, ray_address, monkeypatch):
+def assert_same_weights(left, right):
+    calm, disturbed = (load_file(folder / "model.safetensors") for folder in (left, right))
+    for name, value in calm.items():
+        assert torch.equal(value, disturbed[name]), name
+
+
+def test_a_killed_rank_changes_nothing(
+    labelled, calm_ranks, tmp_path, bert_folder, ray_address, monkeypatch
+):
     """One rank dies in the middle of an epoch; the weights at the end are the same bits."""
-    options = {"workers": 2, "checkpoint_steps": 3, "batch_size": 4, "eval": None, "epochs": 2}
-    train_one(scored, tmp_path / "calm", bert_folder, ray_address, **options)
     mark = tmp_path / "died"
     monkeypatch.setattr(
         "pipelines.train.fit.train_rank", lambda config: dying_rank(config, str(mark))
     )
-    train_one(scored, tmp_path / "killed", bert_folder, ray_address, **options)
+    train_two_ranks(labelled, tmp_path / "killed", bert_folder, ray_address)
     assert mark.exists()
-    calm, killed = (load_file(tmp_path / n / "model.safetensors") for n in ("calm", "killed"))
-    for name, value in calm.items():
-        assert torch.equal(value, killed[name]), name
+    assert_same_weights(calm_ranks[0], tmp_path / "killed")
 
 
-def test_a_killed_driver_and_ctrl_c_change_nothing(scored, tmp_path, bert_folder, ray_address):
+def test_a_killed_driver_and_ctrl_c_change_nothing(
+    scored, calm, tmp_path, bert_folder, ray_address
+):
     """kill -9, then Ctrl-C, each after a checkpoint more; the third run ends with the same bits."""
-
-    def command(out):
-        words = ["train", str(scored / "shards"), "--base", str(bert_folder), "--out", str(out)]
-        words += ["--objective", "cosine", "--epochs", "16", "--batch-size", "8"]
-        return Job([*words, "--checkpoint-steps", "20", "--cpus-per-worker", "1"], tmp_path / "log")
-
-    calm, out = tmp_path / "calm", tmp_path / "out"
-    options = {"epochs": 16, "batch_size": 8, "lr": 2e-5, "eval": None}
-    train_one(scored, calm, bert_folder, ray_address, **options)
-    job = command(out)
-    job.log.touch()
-    for end, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 3)):
-        num_lines = job.log.read_text().count("INFO train")
-        job.start()
-        try:
-            wait_until(job, lambda: job.log.read_text().count("INFO train") > num_lines)  # noqa: B023
-            before = checkpoints(tmp_path / ".out.work")
-            wait_until(job, lambda: checkpoints(tmp_path / ".out.work") - before)  # noqa: B023
-        finally:
-            os.kill(job.process.pid, end)
-        assert job.wait() == code, job.log.read_text()
-        assert not out.exists()
-    assert "the same command goes on" in job.log.read_text()
-    assert "Traceback" not in job.log.read_text()
+    out, work = tmp_path / "out", tmp_path / ".out.work"
+    words = ["train", str(scored / "shards"), "--base", str(bert_folder), "--out", str(out)]
+    words += ["--objective", "cosine", "--epochs", "16", "--batch-size", "8", "--lr", "3e-3"]
+    words += ["--eval", str(scored / "dev.parquet")]
+    words += ["--checkpoint-steps", "20", "--cpus-per-worker", "1"]
+    job = Job(words, tmp_path / "log")
     job.start()
-    assert job.wait() == 0, job.log.read_text()
-    left, right = (load_file(folder / "model.safetensors") for folder in (calm, out))
-    for name, value in left.items():
-        assert torch.equal(value, right[name]), name
-    steps = [json.loads((f / "training.json").read_text())["report"]["steps"] for f in (calm, out)]
-    assert steps[0] == steps[1]
+    try:
+        wait_until(job, lambda: checkpoints(work))
+    finally:
+        os.kill(job.process.pid, signal.SIGKILL)
+    assert job.wait() == -signal.SIGKILL, job.log.read_text()
+    with interrupted_after_a_checkpoint(work):
+        done = CliRunner().invoke(main, [*words, "--address", ray_address])
+    assert done.exit_code == 3, done.output
+    assert "Traceback" not in done.output
+    assert not out.exists()
+    done = CliRunner().invoke(main, [*words, "--address", ray_address])
+    assert done.exit_code == 0, done.output
+    assert_same_weights(calm[0], out)
+    facts = json.loads((out / "training.json").read_text())
+    assert facts["report"]["steps"] == calm[1].steps
     assert not list(tmp_path.glob(".*.work"))
+
+
+@contextmanager
+def interrupted_after_a_checkpoint(work):
+    """Ctrl-C, once there is another checkpoint than at the beginning."""
+    before, is_over = checkpoints(work), threading.Event()
+
+    def watch():
+        while not is_over.wait(0.02):
+            if checkpoints(work) - before:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def wait_until(job, is_so):
@@ -213,7 +263,7 @@ def test_workers_that_fit_nowhere_are_refused(scored, tmp_path, bert_folder, ray
 
 def test_training_refused_keeps_saved_checkpoints(scored, tmp_path, bert_folder, ray_address):
     def refuse():
-        with pytest.raises(ValueError, match="bf16 needs a GPU"):
+        with pytest.raises(ValueError, match="bf16 .*fp32"):
             train_one(scored, tmp_path / "x", bert_folder, ray_address, precision="bf16")
 
     refuse()
@@ -228,7 +278,7 @@ def test_training_refused_keeps_saved_checkpoints(scored, tmp_path, bert_folder,
 def test_gradient_not_finite_is_tried_once_and_named(scored, tmp_path, bert_folder, ray_address):
     options = {"lr": 1e30, "epochs": 2, "eval": None}
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"gradient of epoch 0, step \d+ is nan .*lower --lr"):
+        with pytest.raises(ValueError, match=r"epoch 0, step \d+ is nan .*--lr"):
             train_one(scored, tmp_path / "x", bert_folder, ray_address, **options)
     assert not (tmp_path / "x").exists()
 
@@ -316,11 +366,11 @@ def test_cross_encoders_learn_scores(scored, tmp_path, bert_folder, ray_address)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"objective": "softmax"}, r"objective softmax learns from pairs, but .* holds scored"),
-        ({"matryoshka": (64,)}, r"matryoshka 64 is not below the 32 dimensions"),
+        ({"objective": "softmax"}, r"softmax .* pairs, .* scored"),
+        ({"matryoshka": (64,)}, r"matryoshka 64 .* 32"),
         ({"concat": "u,x", "objective": "cosine"}, "concat"),
         ({"workers": 50}, r"50 workers, but \d+ rows in 8 shards"),
-        ({"precision": "bf16"}, "bf16 needs a GPU"),
+        ({"precision": "bf16"}, "bf16 .*fp32"),
     ],
 )
 def test_bad_requests_are_one_line_and_write_nothing(
@@ -334,9 +384,9 @@ def test_bad_requests_are_one_line_and_write_nothing(
 def test_bases_that_are_no_encoders_are_refused(scored, tmp_path, bert_folder, ray_address):
     decoder = tmp_path / "gpt2"
     GPT2Model(GPT2Config(vocab_size=160, n_embd=16, n_layer=1, n_head=2)).save_pretrained(decoder)
-    with pytest.raises(ValueError, match="has no tokenizer"):
+    with pytest.raises(ValueError, match="gpt2 .*tokenizer"):
         train_one(scored, tmp_path / "x", decoder, ray_address)
     for path in bert_folder.glob("tokenizer*.json"):
         shutil.copy(path, decoder)
-    with pytest.raises(ValueError, match=r"is a decoder \(gpt2\)"):
+    with pytest.raises(ValueError, match=r"decoder \(gpt2\)"):
         train_one(scored, tmp_path / "x", decoder, ray_address)
