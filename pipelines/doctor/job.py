@@ -34,10 +34,12 @@ class DoctorReport:
 
     @property
     def num_failed(self) -> int:
+        """Checks that must be mended."""
         return sum(check.verdict is Verdict.FAIL for check in self.checks)
 
     @property
     def num_warned(self) -> int:
+        """Checks that are worth a look."""
         return sum(check.verdict is Verdict.WARN for check in self.checks)
 
 

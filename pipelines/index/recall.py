@@ -64,11 +64,11 @@ class RecallTable:
         TargetMissed if none does.
         """
         if target is None:
-            return EffortRecall(efforts[0], self._estimate(efforts[0], slice(None)))
+            return EffortRecall(efforts[0], self._estimate(efforts[0]))
         best: EffortRecall | None = None
         for effort in efforts:
-            tuned = self._estimate(effort, slice(0, None, 2))
-            stated = EffortRecall(effort, self._estimate(effort, slice(1, None, 2)))
+            tuned = self._estimate(effort, first=0, step=2)
+            stated = EffortRecall(effort, self._estimate(effort, first=1, step=2))
             if _reaches(tuned, target) and _reaches(stated.recall, target):
                 return stated
             best = stated
@@ -81,11 +81,12 @@ class RecallTable:
             "published"
         )
 
-    def _estimate(self, effort: int, part: slice) -> RecallBySample:
-        """Recall of a part of the queries at an effort."""
+    def _estimate(self, effort: int, first: int = 0, step: int = 1) -> RecallBySample:
+        """Recall at an effort, by every `step`-th query from the first."""
         return {
             sample: {
-                k: estimate_recall(self._query_recalls(sample, effort, k)[part], k) for k in PLACES
+                k: estimate_recall(self._query_recalls(sample, effort, k)[first::step], k)
+                for k in PLACES
             }
             for sample in self._exact
         }

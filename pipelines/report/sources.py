@@ -137,14 +137,17 @@ class ReportSources:
 
     @property
     def vectors(self) -> VectorsArtifact | None:
+        """The vectors, if there are any."""
         return self._of_kind(VECTORS)
 
     @property
     def pairs(self) -> PairsArtifact | None:
+        """The pairs, if there are any."""
         return self._of_kind(PAIRS)
 
     @property
     def clusters(self) -> ClustersArtifact | None:
+        """The clusters, if there are any."""
         return self._of_kind(CLUSTERS)
 
     @property

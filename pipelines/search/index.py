@@ -82,6 +82,7 @@ class Index:
 
     @property
     def num_shards(self) -> int:
+        """Shards, opened or not."""
         return len(self._sizes)
 
     @property

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from sbert_core.index.base import VectorIndex
 from sbert_core.index.hits import NO_ROW
 from sbert_core.index.rounding import VectorDeduper
-from sbert_core.index.shard import Shard, ShardRows
+from sbert_core.index.shard import Shard
+from sbert_core.index.shard_rows import ShardRows
 
 
 class ShardBuilder:

@@ -25,6 +25,7 @@ class Hits:
 
     @property
     def k(self) -> int:
+        """Places of each query."""
         return int(self.cos.shape[1])
 
     def with_offset(self, first_row: int) -> "Hits":

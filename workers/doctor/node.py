@@ -40,6 +40,7 @@ class ByteUsage:
 
     @property
     def used_share(self) -> float:
+        """Share that is in use; 0 where the total is unknown."""
         return 1 - self.free / self.total if self.total else 0.0
 
 

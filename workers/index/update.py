@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sbert_core.data_file import ListedFile
-from sbert_core.index.shard import ShardRows
+from sbert_core.index.shard_rows import ShardRows
 from sbert_core.vectors.reader import read_column_names, read_part
 from sbert_core.vectors.row_ranges import RowRange
 from workers.common.files import verified_file

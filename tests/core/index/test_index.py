@@ -17,7 +17,8 @@ from sbert_core.index.hits import NO_ROW, Hits, exact_search, merge_hits
 from sbert_core.index.kinds import IndexKind
 from sbert_core.index.recall import estimate_recall, query_recalls
 from sbert_core.index.rounding import VectorDeduper
-from sbert_core.index.shard import Shard, ShardRows
+from sbert_core.index.shard import Shard
+from sbert_core.index.shard_rows import ShardRows
 
 DIM = 32
 KINDS = (

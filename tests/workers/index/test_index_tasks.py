@@ -86,7 +86,7 @@ def test_search_shard_finds_what_brute_force_finds(word, corpus, tmp_path):
 def test_search_shard_filter_and_too_few_rows_leave_places_empty(corpus, tmp_path):
     _, pieces, vectors, ids = corpus
     job = job_at(corpus, tmp_path)
-    built = build_shard(job, 0, [pieces[0].only(np.arange(6))], NO_QUERIES, [8])
+    built = build_shard(job, 0, [pieces[0].take(np.arange(6))], NO_QUERIES, [8])
     found = search_job(job, k=5, where="lang == 'a'")
     hits = search_shard(found, built.record.files, [vectors[:1]])
     assert hits.columns["lang"] == ["a", "a", "a", None, None]

@@ -13,7 +13,7 @@ from sbert_core.data_file import ListedFile
 from sbert_core.index.builder import ShardBuilder
 from sbert_core.index.filter import row_mask
 from sbert_core.index.kinds import IndexKind
-from sbert_core.index.shard import IS_DEAD, NODE, OWN, PART
+from sbert_core.index.shard_rows import IS_DEAD, NODE, OWN, PART
 from sbert_core.vectors.row_ranges import RowRange
 from workers.index.job import IndexJob
 from workers.index.shard import PART_DIGITS, open_shard
