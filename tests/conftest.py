@@ -1,6 +1,5 @@
 """Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
 
-import contextlib
 import os
 import re
 import signal
@@ -134,48 +133,33 @@ def bucket(s3_server, s3_is_up, request):
 @pytest.fixture(scope="session")
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
-    from ray.cluster_utils import Cluster  # noqa: PLC0415 - only jobs that need Ray pay for it
+    import ray  # noqa: PLC0415 - only jobs that need Ray pay for it
+    from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch, s3_server.known():
         patch.setenv("RAY_AUTH_MODE", "disabled")
         cluster = Cluster(
             initialize_head=True,
             head_node_args={
-                "num_cpus": 2,  # by themselves jobs take one actor: each imports torch
+                "num_cpus": 4,
                 "object_store_memory": 200 * 2**20,
                 "include_dashboard": False,
             },
         )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
+        # The first job of every cluster numbers its actors alike: handles that an earlier session
+        # of this process left would count as ours when they are collected, and end our actors.
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        ray.shutdown()
         yield cluster.address
     cluster.shutdown()
 
 
-@pytest.fixture(scope="session")
-def shared_ray(tmp_path_factory):
-    """What keeps this process connected; empty while it is not."""
-    with contextlib.ExitStack() as connection:
-        yield connection
-
-
 @pytest.fixture(scope="module")
-def ray_address(ray_cluster, shared_ray, tmp_path_factory):
-    """Files that use the one Ray stay connected from one to the next: their workers are warm.
+def ray_address(ray_cluster, tmp_path_factory):
+    """The tests of a file stay connected, so that their jobs find warm workers."""
+    from pipelines.runtime.session import ray_session  # noqa: PLC0415
 
-    A connection costs eight core-seconds, most of them for workers that import torch.
-    """
-    from pipelines.runtime.session import is_connected, ray_session  # noqa: PLC0415
-
-    if not is_connected():
-        folder = tmp_path_factory.mktemp("ray")
-        shared_ray.enter_context(ray_session(folder, address=ray_cluster))
-    return ray_cluster
-
-
-@pytest.fixture(scope="module", autouse=True)
-def unconnected_without_ray_address(request, shared_ray):
-    """A file that does not use the one Ray may start its own."""
-    items = [item for item in request.session.items if item.path == request.path]
-    if not any("ray_address" in item.fixturenames for item in items):
-        shared_ray.close()
+    with ray_session(tmp_path_factory.mktemp("ray"), address=ray_cluster):
+        yield ray_cluster

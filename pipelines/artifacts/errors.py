@@ -1,6 +1,6 @@
 """How a job ends badly: classes that carry the exit code of the command and the facts of the case.
 
-Errors of core are mapped in `pipelines.cli.exit_codes`; a plain ValueError means that the user's
+A plain ValueError, mapped by `pipelines.cli.run_job`, means that the user's
 input is wrong (exit code 2).
 """
 

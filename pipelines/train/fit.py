@@ -16,7 +16,8 @@ from pipelines.artifacts.errors import PartialWork
 from pipelines.runtime.capacity import check_capacity, wait_for_capacity
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.session import num_cores
-from pipelines.train.spec import TrainPrecision, TrainSpec
+from pipelines.train.spec import TrainSpec
+from sbert_core.choices import TrainPrecision
 from workers.train import TrainJob, train_rank
 
 # Workers may die this often before the run gives up; each time it goes on from a checkpoint.

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from sbert_core.clusters.components import components
+from sbert_core.clusters.components import label_components
 from sbert_core.join.bounded import Edges
 
 SHINGLE = 5  # characters, as usual for short texts
@@ -48,4 +48,4 @@ class MinHashes:
                     pairs.append((other, number))
             index.insert(number, signature)
         a, b = np.array(pairs, np.int32).reshape(-1, 2).T
-        return components(Edges(a, b, np.ones(len(a), np.float32)), len(self.signatures))
+        return label_components(Edges(a, b, np.ones(len(a), np.float32)), len(self.signatures))

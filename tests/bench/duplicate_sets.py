@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from duplicate_peers import MinHashes, semhash_groups
 
-from pipelines.artifacts.models import local_model
-from sbert_core.clusters.components import components
-from sbert_core.clusters.leaders import leaders
+from pipelines.artifacts.models import resolve_model
+from sbert_core.clusters.components import label_components
+from sbert_core.clusters.leaders import select_leaders
 from sbert_core.encoder import Encoder
 from sbert_core.evaluation.clustering import group_scores
-from sbert_core.join.bounded import Block, Edges, Turn, joined
+from sbert_core.join.bounded import Edges, JoinBlock, PcaRotation, cosine_join
 
 COSINES = tuple(round(0.5 + 0.02 * n, 2) for n in range(25))
 JACCARDS = tuple(round(0.2 + 0.05 * n, 2) for n in range(16))
@@ -30,7 +30,7 @@ class Labelled:
 
 
 def labelled_sets(folder: Path, model: str) -> Iterator[Labelled]:
-    encoder = Encoder.load(local_model(model))
+    encoder = Encoder.load(resolve_model(model))
     for path in sorted(folder.glob("*.parquet")):
         if path.stem.endswith("_matches"):
             continue
@@ -51,7 +51,7 @@ def _linked(sides: list, ids: list, path: Path) -> np.ndarray:
     first, second = min(sides), max(sides)
     a = np.array([place[first, own] for own in matches["id1"].to_pylist()], np.int32)
     b = np.array([place[second, own] for own in matches["id2"].to_pylist()], np.int32)
-    return components(Edges(a, b, np.ones(len(a), np.float32)), len(ids))
+    return label_components(Edges(a, b, np.ones(len(a), np.float32)), len(ids))
 
 
 def grid_scores(own: Labelled) -> dict[str, dict[str, float]]:
@@ -78,17 +78,17 @@ def grid_scores(own: Labelled) -> dict[str, dict[str, float]]:
 def _ours(method: str) -> Callable:
     def prepare(own: Labelled, rows: np.ndarray) -> Callable[[float], np.ndarray]:
         unit = own.unit[rows]
-        turn = Turn.of(unit, COSINES[0])
-        block = Block.of(unit, turn)
-        parts = list(joined(block, block, COSINES[0], is_same=True))
+        rotation = PcaRotation.fit(unit, COSINES[0])
+        block = JoinBlock.build(unit, rotation)
+        parts = list(cosine_join(block, block, COSINES[0], is_same=True))
         a, b, cos = (np.concatenate([getattr(p, n) for p in parts]) for n in ("a", "b", "cos"))
 
         def groups(threshold: float) -> np.ndarray:
             reach = cos >= np.float32(threshold)
             edges = Edges(a[reach], b[reach], cos[reach])
             if method == "components":
-                return components(edges, len(rows))
-            return leaders(edges, np.arange(len(rows), dtype=np.int32)).canonical
+                return label_components(edges, len(rows))
+            return select_leaders(edges, np.arange(len(rows), dtype=np.int32)).canonical
 
         return groups
 

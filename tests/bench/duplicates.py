@@ -40,7 +40,7 @@ from pipelines.cluster.spec import ClusterSpec
 from pipelines.pairs import job as pairs_job
 from pipelines.pairs.spec import PairsSpec
 from pipelines.runtime.session import job_session, num_cores
-from sbert_core.clusters.leaders import leaders
+from sbert_core.clusters.leaders import select_leaders
 from sbert_core.join.bounded import Edges
 
 BLOCK = 4096
@@ -192,7 +192,7 @@ def num_pairs(out: Path) -> int:
 
 
 def num_kept(out: Path) -> int:
-    return sum(Artifact.open(out).manifest.facts["kept"].values())
+    return sum(Artifact.open(out).manifest.metrics.kept.values())
 
 
 # -- by number of rows -----------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def growth(options: argparse.Namespace, work: Path) -> None:
             start = time.perf_counter()
             cells = ours.pairs(0.9, method="ivf")
             took = time.perf_counter() - start
-            certificate = Artifact.open(cells).manifest.facts["certificate"]
+            certificate = Artifact.open(cells).manifest.metrics.certificate
             power = ["", ""]
             if last is not None:
                 step = np.log(rows / last[0])
@@ -268,7 +268,7 @@ def million(options: argparse.Namespace, work: Path) -> None:
     near = sum(int((b["cos"].to_numpy() < 1).sum()) for b in truth.read(["cos"]))
     cells = Artifact.open(work / "ivf")
     own = sum(int((b["cos"].to_numpy() < 1).sum()) for b in cells.read(["cos"]))
-    certificate = cells.manifest.facts["certificate"]
+    certificate = cells.manifest.metrics.certificate
     print(f"\ncertificate {certificate['value']:.5f}, at least {certificate['low']:.5f}")
     print(f"true recall {own / near:.5f} of {near:,} pairs of different vectors", flush=True)
 
@@ -309,7 +309,7 @@ def leaders_alone(options: argparse.Namespace, work: Path) -> None:
     del a, b, keep
     rank = rng.permutation(rows).astype(np.int32)
     start = time.perf_counter()
-    decision = leaders(edges, rank)
+    decision = select_leaders(edges, rank)
     took = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{rows:,} rows, {len(edges):,} edges: {took:.1f} s, {peak:.2f} GiB at most")

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts.models import model_folder
-from sbert_core.corpus.docstrings import docstrings, library_folders
+from pipelines.artifacts.models import resolve_demo
+from sbert_core.corpus.docstrings import collect_docstrings, library_folders
 from sbert_core.encoder import Encoder
 
 BY_HAND = """
@@ -51,7 +51,7 @@ print(time.time() - start)
 
 def main() -> None:
     options = parsed_options()
-    model = str(model_folder(options.model))
+    model = str(resolve_demo(options.model))
     texts = sample(options)
     rates: dict[str, list[float]] = {}
     phases = {}
@@ -100,7 +100,8 @@ def sample(options: argparse.Namespace) -> list[str]:
     if options.texts is not None:
         texts = pq.read_table(options.texts, columns=[options.column])[options.column].to_pylist()
     else:
-        texts = [row.text for row in docstrings(library_folders(), limit=2 * options.num_texts)]
+        rows = collect_docstrings(library_folders(), limit=2 * options.num_texts)
+        texts = [row.text for row in rows]
     distinct = [text for text in dict.fromkeys(texts) if text and text.strip()]
     chosen = np.random.default_rng(0).permutation(len(distinct))[: options.num_texts]
     return [distinct[row] for row in chosen]

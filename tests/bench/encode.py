@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import torch
 from transformers.utils import logging as hf_logging
 
-from pipelines.artifacts.models import model_folder
-from sbert_core.corpus.docstrings import docstrings, library_folders
+from pipelines.artifacts.models import resolve_demo
+from sbert_core.corpus.docstrings import collect_docstrings, library_folders
 from sbert_core.encoder import Encoder
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
@@ -36,7 +36,7 @@ def main() -> None:
     options = parsed_options()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
-    model = Path(model_folder(options.model))
+    model = Path(resolve_demo(options.model))
     encoder = Encoder.load(model)
     texts = sample(options)
     lengths = encoder.encode_report(texts).num_tokens
@@ -87,7 +87,7 @@ def sample(options: argparse.Namespace) -> list[str]:
         column = pq.read_table(options.texts, columns=[options.column])[options.column]
         texts = column.to_pylist()
     else:
-        texts = [row.text for row in docstrings(library_folders(), limit=8000)]
+        texts = [row.text for row in collect_docstrings(library_folders(), limit=8000)]
     distinct = [text for text in dict.fromkeys(texts) if text and text.strip()]
     chosen = np.random.default_rng(0).permutation(len(distinct))[: options.num_texts]
     return [distinct[row] for row in chosen]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.artifacts.reader import Artifact
-from sbert_core.corpus.docstrings import docstrings, library_folders
+from sbert_core.corpus.docstrings import collect_docstrings, library_folders
 
 SBERT = Path(sys.executable).parent / "sbert"
 
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = docstrings(library_folders(), options.texts)
+        rows = collect_docstrings(library_folders(), options.texts)
         table = pa.table({"id": [row.id for row in rows], "text": [row.text for row in rows]})
         pq.write_table(table, folder / "corpus.parquet")
         command = "sbert embed corpus.parquet --model demo --unit-rows 128 --out {}/"

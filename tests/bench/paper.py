@@ -28,8 +28,8 @@ from paper_figures import (
     TRANSFER,
 )
 
-from pipelines.artifacts.models import local_model
-from sbert_core.corpus.labelled import table_of, text_pair
+from pipelines.artifacts.models import resolve_model
+from sbert_core.corpus.labelled import read_labelled, read_text_pairs
 from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.correlation import spearman
@@ -49,8 +49,8 @@ def table_2(bench: Bench) -> None:
     made = makers(bench)
 
     def cross(folders: list[Path]) -> list[float]:
-        table = table_of(bench.file("sts/stsb_test"))
-        pairs = list(zip(*text_pair(table, "stsb_test"), strict=True))
+        table = read_labelled(bench.file("sts/stsb_test"))
+        pairs = list(zip(*read_text_pairs(table, "stsb_test"), strict=True))
         score = table["score"].to_numpy()
         return [spearman(CrossEncoder.load(folder).predict(pairs), score) for folder in folders]
 
@@ -104,12 +104,12 @@ def evaluated(folder: Path, option: str, place: str, measure: str) -> float:
 
 
 def table_5(bench: Bench) -> None:
-    from pipelines.evaluate.job import _transfer
-    from workers.evaluate import TASKS
+    from pipelines.evaluate.benchmarks import read_transfer
+    from workers.evaluate import score_benchmark
 
-    tasks = {b.data: b for b in _transfer(str(bench.data / "transfer"))}
+    tasks = {b.data: b for b in read_transfer(str(bench.data / "transfer"))}
     if (bench.data / "pairs").is_dir():
-        tasks |= {b.data: b for b in _transfer(str(bench.data / "pairs" / "mrpc_*"))}
+        tasks |= {b.data: b for b in read_transfer(str(bench.data / "pairs" / "mrpc_*"))}
     made = makers(bench)
 
     class Made:
@@ -119,7 +119,7 @@ def table_5(bench: Bench) -> None:
     def score(row: str, name: str) -> list[float]:
         if name not in tasks:
             raise Missing(f"transfer/{name}")
-        return [next(TASKS["transfer"](tasks[name], Made(e), None)).value for e in made[row]()]
+        return [next(score_benchmark(tasks[name], Made(e), None)).value for e in made[row]()]
 
     for row, figures in TABLE_5.items():
         for name, paper in zip(TRANSFER, figures, strict=True):
@@ -131,7 +131,7 @@ def table_6(bench: Bench) -> None:
         return [bench.sts(encoder_of(folder), "stsb_dev") for folder in folders]
 
     for pooling, paper in TABLE_6_POOLING.items():
-        start = encoder_of(local_model(bench.base), pooling=pooling)
+        start = encoder_of(resolve_model(bench.base), pooling=pooling)
         bench.cell(f"untrained, pooling {pooling}", "stsb_dev", float("nan"),
                    lambda e=start: bench.sts(e, "stsb_dev"))  # fmt: skip
         bench.cell(f"pooling {pooling}", "stsb_dev", paper,
@@ -152,9 +152,9 @@ def table_7(bench: Bench) -> None:
     """Sentences per second, and what all pairs of n sentences cost."""
     from sentence_transformers import SentenceTransformer
 
-    table = table_of(bench.file("sts/stsb_test"))
-    texts = list(dict.fromkeys(sum(text_pair(table, "stsb_test"), [])))
-    theirs = SentenceTransformer(local_model(bench.base), device="cpu")
+    table = read_labelled(bench.file("sts/stsb_test"))
+    texts = list(dict.fromkeys(sum(read_text_pairs(table, "stsb_test"), [])))
+    theirs = SentenceTransformer(resolve_model(bench.base), device="cpu")
     chunks = [texts[i : i + PLAIN_BATCH] for i in range(0, len(texts), PLAIN_BATCH)]
 
     def plain() -> float:
@@ -162,11 +162,11 @@ def table_7(bench: Bench) -> None:
             lambda: [theirs.encode(c, batch_size=PLAIN_BATCH) for c in chunks]
         )
 
-    encoder = Encoder.load(local_model(bench.base))
+    encoder = Encoder.load(resolve_model(bench.base))
     bench.cell("plain batches", "sentences/s", TABLE_7["plain batches"], plain)
     bench.cell("length-sorted batches", "sentences/s", TABLE_7["length-sorted batches"],
                lambda: len(texts) / timed(lambda: encoder.encode(texts)))  # fmt: skip
-    cross = CrossEncoder.load(local_model(bench.base), num_outputs=1)
+    cross = CrossEncoder.load(resolve_model(bench.base), num_outputs=1)
     pairs = list(combinations(texts[:32], 2))
     per_pair = timed(lambda: cross.predict(pairs)) / len(pairs)
     per_text = timed(lambda: encoder.encode(texts)) / len(texts)

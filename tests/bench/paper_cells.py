@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pipelines.artifacts.models import demo_model, local_model
-from sbert_core.corpus.labelled import table_of, text_pair
+from pipelines.artifacts.models import demo_model_folder, resolve_model
+from sbert_core.corpus.labelled import read_labelled, read_text_pairs
 from sbert_core.encoder import Encoder
 from sbert_core.evaluation.baselines import WordAverage
 from sbert_core.evaluation.correlation import spearman
@@ -60,8 +60,8 @@ class Bench:
         print(line(self.rows[-1]), flush=True)
 
     def sts(self, encode, name: str, folder: str = "sts") -> float:  # noqa: ANN001
-        table = table_of(self.file(f"{folder}/{name}"))
-        a, b = text_pair(table, name)
+        table = read_labelled(self.file(f"{folder}/{name}"))
+        a, b = read_text_pairs(table, name)
         score = table["relatedness" if "relatedness" in table.column_names else "score"]
         vectors = encode([*a, *b])
         return spearman(cosines(vectors[: len(a)], vectors[len(a) :]), score.to_numpy())
@@ -110,7 +110,7 @@ def scratch(folder: Path) -> str:
         hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024
     )
     BertModel(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(demo_model()).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(demo_model_folder()).save_pretrained(folder)
     return str(folder)
 
 
@@ -128,7 +128,7 @@ def plain_encoder(bench: Bench) -> Path:
     """The base without the pooling of its own, so that another can be put on it."""
     out = bench.work / "plain"
     if not out.exists():
-        encoder = Encoder.load(local_model(bench.base))
+        encoder = Encoder.load(resolve_model(bench.base))
         encoder._parts.model.save_pretrained(out)
         encoder._parts.tokenizer.save_pretrained(out)
     return out

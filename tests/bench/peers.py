@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from sbert_core.encoder.encode import torch_threads_restored
-from sbert_core.threads import on_threads
+from sbert_core.encoder.encode import restore_torch_threads
+from sbert_core.threads import parallel_for
 
 Embed = Callable[[list[str]], np.ndarray]
 MAX_LENGTH = 256
@@ -75,8 +75,8 @@ def matmul_limit(
             F.linear(inputs[weight.shape[1]][:rows], weight)
 
     def run(texts: list[str]) -> None:
-        with torch_threads_restored():
-            on_threads(products, blocks, num_at_once)
+        with restore_torch_threads():
+            parallel_for(products, blocks, num_at_once)
 
     return run
 

@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pyarrow.parquet as pq
 from scipy.stats import spearmanr
 
-from pipelines.artifacts.models import model_folder
+from pipelines.artifacts.models import resolve_demo
 from sbert_core.encoder import Encoder
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--model", default="demo")
     options = parser.parse_args()
-    encoder = Encoder.load(model_folder(options.model))
+    encoder = Encoder.load(resolve_demo(options.model))
     for path in options.files:
         table = pq.read_table(path, columns=["sentence1", "sentence2", "score"])
         left = encoder.encode(table["sentence1"].to_pylist())

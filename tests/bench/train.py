@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts.models import local_model
+from pipelines.artifacts.models import resolve_model
 
 BATCH = 16
 WARM_STEPS = 3
@@ -47,22 +47,22 @@ def ours(
     import torch.distributed as dist
 
     from sbert_core.encoder import Encoder
-    from sbert_core.training.base_model import starting_parts
-    from sbert_core.training.bi_encoder import Siamese
-    from sbert_core.training.distributed import World
-    from sbert_core.training.loop import Loop, Recipe
-    from sbert_core.training.losses import objective_of
-    from sbert_core.training.sampler import Order
+    from sbert_core.training.base_model import load_base_model
+    from sbert_core.training.bi_encoder import BiEncoderLearner
+    from sbert_core.training.distributed import ProcessGroup
+    from sbert_core.training.loop import OptimConfig, TrainLoop
+    from sbert_core.training.losses import make_objective
+    from sbert_core.training.sampler import EpochSampler
 
     torch.set_num_threads(threads)
     if size > 1:
         dist.init_process_group("gloo", rank=rank, world_size=size)
-    world = World(rank, size)
-    encoder = Encoder(starting_parts(Path(model), None, None, 0), threads=threads)
-    learner = Siamese(encoder, objective_of("cosine"), None, world)
+    world = ProcessGroup(rank, size)
+    encoder = Encoder(load_base_model(Path(model), None, None, 0), threads=threads)
+    learner = BiEncoderLearner(encoder, make_objective("cosine"), None, world)
     texts, scores = rows_of(path, number)
     shards = size
-    order = Order(
+    order = EpochSampler(
         shard_rows=tuple(len(scores[s::shards]) for s in range(shards)),
         world_size=size,
         batch_size=batch,
@@ -72,7 +72,7 @@ def ours(
     def read(shard: int):
         return learner.examples([role[shard::shards] for role in texts], scores[shard::shards])
 
-    loop = Loop(learner, order, Recipe(), world, read)
+    loop = TrainLoop(learner, order, OptimConfig(), world, read)
     start, done = 0.0, 0
     for step, report in enumerate(loop.run()):
         if step == WARM_STEPS:
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--only", help="run one contender in this process; used by the others")
     parser.add_argument("--out", type=Path, default=Path("bench-out/train.json"))
     options = parser.parse_args()
-    model = local_model(options.model)
+    model = resolve_model(options.model)
     if options.only:
         kind, *numbers = options.only.split(",")
         run = theirs if kind == "theirs" else ours

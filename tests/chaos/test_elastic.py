@@ -15,9 +15,9 @@ from support.nodes import Nodes, long_form, raylet_of
 from support.sabotage import sabotaged
 from support.synthetic import topical_vectors, write_vectors
 
-from pipelines.runtime.capacity import num_fitting, wait_for_room
+from pipelines.runtime.capacity import max_workers, wait_for_capacity
 from pipelines.runtime.session import job_session
-from pipelines.runtime.wait_policy import patience
+from pipelines.runtime.wait_policy import wait_policy
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 RAY = Path(sys.executable).parent / "ray"
@@ -65,11 +65,11 @@ def test_a_node_that_joins_is_used(nodes, corpus, minilm_folder, tmp_path):
 
 @long_form
 def test_room_that_comes_is_taken(nodes, tmp_path):
-    with job_session(str(tmp_path), nodes.address), patience(60.0):
-        assert num_fitting({"lamp": 1.0}) == 0
+    with job_session(str(tmp_path), nodes.address), wait_policy(60.0):
+        assert max_workers({"lamp": 1.0}) == 0
         nodes.add(resources={"lamp": 2})
-        wait_for_room({"lamp": 1.0}, 2)
-        assert num_fitting({"lamp": 1.0}) == 2
+        wait_for_capacity({"lamp": 1.0}, 2)
+        assert max_workers({"lamp": 1.0}) == 2
 
 
 @long_form

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts.manifest import DataFile, Manifest
 from pipelines.artifacts.reader import Artifact
 from pipelines.artifacts.writer import Writer
 from sbert_core.corpus.files import find_corpus
-from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.formats import read_table
 from sbert_core.digest import digest
 from sbert_core.vectors.part import put_table
+from support.manifests import manifest_of
 
 THRESHOLD = 0.9
 
@@ -19,7 +19,7 @@ THRESHOLD = 0.9
 def vectors_by_hand(corpus: Path, out: Path, id_column: str | None = "id") -> Path:
     """A vector for every row of a corpus."""
     found = find_corpus(str(corpus))
-    tables = {file.path: whole_table(found.storage, file) for file in found.files}
+    tables = {file.path: read_table(found.storage, file) for file in found.files}
     rows = [(path, row) for path, table in tables.items() for row in range(table.num_rows)]
     ids = [f"{path}#{row}" for path, row in rows]
     if id_column is not None:
@@ -70,17 +70,16 @@ def _publish(
     generation = digest({"kind": kind, "rows": str(table.to_pylist())})[:16]
     with Writer.claim(out) as writer:
         made = put_table(writer.storage, f"data/{generation}/0", table)
-        manifest = Manifest(
-            kind=kind,
+        manifest = manifest_of(
+            kind,
             generation=generation,
             schema={field.name: str(field.type) for field in table.schema},
             rows=table.num_rows,
             quarantined=0,
-            files=(DataFile(**made),),
-            quarantine=(),
+            files=(made,),
             spec=spec,
             made_from=made_from,
             facts=facts,
             versions={},
         )
-        writer.publish(manifest, rows_in=table.num_rows, run={})
+        writer.publish(manifest, rows_in=table.num_rows, rows_out=manifest.rows, run={})

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts.manifest import DataFile, Manifest, library_versions
+from pipelines.artifacts.manifest import library_versions
 from pipelines.artifacts.writer import Writer
 from sbert_core.corpus.parquet import content_hash
 from sbert_core.vectors.part import HASH, put_table
+from support.manifests import manifest_of
 
 PART_ROWS = 16_384
 TOPICS = 1000
@@ -29,16 +30,15 @@ def write_vectors(
             if ids is not None:
                 table = table.set_column(0, "id", ids[number])
             path = f"data/made/{number:06d}"
-            files.append(DataFile(**put_table(writer.storage, path, table), source={"file": "-"}))
+            files.append(put_table(writer.storage, path, table).made_from(file="-"))
             first, dim = first + table.num_rows, vectors.shape[1]
-        manifest = Manifest(
-            kind="vectors",
+        manifest = manifest_of(
+            "vectors",
             generation="made",
             schema={field.name: str(field.type) for field in table.schema},
             rows=first,
             quarantined=0,
             files=tuple(files),
-            quarantine=(),
             spec={"dim": dim, "space": space, "recipe": space, "model": "none", "scale": None},
             made_from={
                 "corpus": "made up",
@@ -49,7 +49,7 @@ def write_vectors(
             facts={},
             versions=library_versions(),
         )
-        writer.publish(manifest, rows_in=first, run={})
+        writer.publish(manifest, rows_in=first, rows_out=manifest.rows, run={})
     return out
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sbert_core.corpus import records
 from sbert_core.corpus.files import CorpusFile
-from sbert_core.corpus.formats import whole_table
+from sbert_core.corpus.formats import read_table
 from sbert_core.storage import LocalStorage
 
 SMALL_BLOCK = 64
@@ -25,7 +25,7 @@ def read(folder, name, data, columns=None, text_columns=None, block=None) -> pa.
         if block is not None:
             patch.setattr(records, "BLOCK_BYTES", block)
             patch.setattr(records, "SCAN_BYTES", block)
-        return whole_table(*place, columns, text_columns)
+        return read_table(*place, columns, text_columns)
 
 
 def lines_of(rows: list[dict]) -> bytes:

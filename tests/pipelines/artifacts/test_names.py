@@ -22,10 +22,10 @@ from pipelines.dedup.spec import DedupSpec
 from pipelines.index import job as index_job
 from pipelines.index.spec import IndexSpec
 from pipelines.search.index import Index
-from sbert_core.corpus.columns import OWN_COLUMNS
-from sbert_core.index.shard import IS_DEAD, NODE, OWN, PART
-from sbert_core.vectors.block import FACTS
-from sbert_core.vectors.text_owners import CLAIM, RECORD
+from sbert_core.corpus.columns import RESERVED_COLUMNS
+from sbert_core.index.shard_rows import IS_DEAD, NODE, OWN, PART
+from sbert_core.vectors.block import BLOCK_COLUMNS
+from sbert_core.vectors.text_owners import OWNER_REF, TEXT_RECORD
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 IN_USE = dict.fromkeys(
     [
         *(NODE, OWN, IS_DEAD, PART, "label", "shard", "number", "path", "name", "live", "nodes"),
-        *(*FACTS, *RECORD.names, *CLAIM.names, "unit", "first_row", "num_rows", "reason"),
+        *(*BLOCK_COLUMNS, *TEXT_RECORD.names, *OWNER_REF.names),
+        *("unit", "first_row", "num_rows", "reason"),
         *("id_a", "id_b", "cos", "rerank", "side", "representative", "a", "b", "part_of"),
         *("cluster", "canonical", "keep", "witness", "cos_to_witness", "threshold", "topic"),
         *("query", "rank", "score", "mask", "place", "_", "#", "first-0", "rule-0", "position"),
@@ -47,11 +48,11 @@ IN_USE = dict.fromkeys(
         ),
     ]
 )
-NAMES = [*OWN_COLUMNS, *(name for name in IN_USE if name not in OWN_COLUMNS)]
+NAMES = [*RESERVED_COLUMNS, *(name for name in IN_USE if name not in RESERVED_COLUMNS)]
 
 
 def published(name: str) -> str:
-    return f"source_{name}" if name in OWN_COLUMNS else name
+    return f"source_{name}" if name in RESERVED_COLUMNS else name
 
 
 def values_of(place: int, first: int, number: int) -> list[int]:
@@ -152,24 +153,35 @@ def test_carried_row_under_another_name_removes_the_copy(bert_folder, ray_addres
     assert clean["row"].to_pylist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize("name", ["row", "id", "num_chars", "file"])
-def test_dedup_rule_on_a_column_that_vectors_have_uses_that_of_the_file(
-    name, bert_folder, ray_address, tmp_path
+def test_dedup_rules_on_columns_that_vectors_have_use_those_of_the_file(
+    bert_folder, ray_address, tmp_path
 ):
-    texts = ["the hot word", "you can write", "the hot word", "the hot word"]
+    """In each pair of copies one column alone prefers the second: as vectors have it, none does."""
+    names = ["row", "num_chars", "file", "id"]  # ids differ everywhere: they decide last
+    rows = [{"text": "you can write", "id": 9}]
+    for number, name in enumerate(names):
+        text, ids = f"the hot word {number}", (20 + 2 * number, 21 + 2 * number)
+        first, second = ({"text": text, "id": own} for own in ids)
+        first[name], second[name] = (40, 30) if name != "id" else (ids[1], ids[0])
+        rows += [first, second]
+    columns = ["text", *names, *(f"source_{name}" for name in names)]
     with (tmp_path / "in.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", name, f"source_{name}"])
-        writer.writerows([[text, 40 - n, n] for n, text in enumerate(texts)])
-    keep = f"longest,lowest:{name},lowest:source_{name}"
+        writer = csv.DictWriter(file, columns, restval="7")
+        writer.writeheader()
+        writer.writerows(rows)
+    rules = [f"lowest:{prefix}{name}" for prefix in ("", "source_") for name in names]
     report = dedup_job.run(
         DedupSpec(file=f"{tmp_path}/in.csv", out=tmp_path / "out", model=str(bert_folder),
-                  threshold="0.9999", keep=keep, address=ray_address)
+                  threshold="0.9999", keep=",".join(["longest", *rules]), address=ray_address)
     )  # fmt: skip
     with Path(report.kept).open(newline="") as file:
-        assert [int(row[name]) for row in csv.DictReader(file)] == [39, 37]
+        kept = [int(row["id"]) for row in csv.DictReader(file)]
+    assert kept == [9, *(row["id"] for row in rows[2::2])]
     job = yaml.safe_load(Path(report.job).read_text("utf-8"))["stages"]
-    assert job["embed"]["carry"] == [f"{name}=source_source_{name}", f"source_{name}"]
+    assert set(job["embed"]["carry"]) == {
+        *(f"{name}=source_source_{name}" for name in names),
+        *(f"source_{name}" for name in names),
+    }
 
 
 def test_hive_folder_named_like_a_column_of_vectors_is_carried_under_another_name(

@@ -42,7 +42,7 @@ def heart() -> list[threading.Thread]:
 
 def test_values_are_said_again_until_the_session_ends(recorded, monkeypatch):
     is_up = True
-    monkeypatch.setattr(metrics, "_is_watched", lambda: is_up)
+    monkeypatch.setattr(metrics, "_is_exported", lambda: is_up)
     metrics.observe("embed", units_done=1, units_total=9)
     metrics.observe("fill", units_done=3)
     assert len(heart()) == 1
@@ -60,7 +60,7 @@ def test_values_are_said_again_until_the_session_ends(recorded, monkeypatch):
 
 def test_another_session_does_not_repeat_the_words_of_the_last(recorded, monkeypatch):
     is_up = True
-    monkeypatch.setattr(metrics, "_is_watched", lambda: is_up)
+    monkeypatch.setattr(metrics, "_is_exported", lambda: is_up)
     metrics.observe("embed", units_done=1)
     is_up = False
     wait_until(lambda: not heart())

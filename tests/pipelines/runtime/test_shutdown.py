@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(60)
 JOB = """
 import os, signal, threading
 from contextlib import suppress
-from pipelines.cli.exit_codes import run_guarded
+from pipelines.cli.run_job import run_guarded
 from pipelines.runtime.watchdog import terminate_if_stalled
 from pipelines.runtime.shutdown import raise_if_requested
 
