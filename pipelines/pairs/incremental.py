@@ -31,7 +31,7 @@ from sbert_core.large_strings import widen_array, widen_schema
 from sbert_core.storage import Storage
 from sbert_core.vectors.reader import check_part, read_part
 from sbert_core.vectors.table import VectorTable
-from workers.pairs.exact import KnownPart, LargeGroups, join_known_part
+from workers.pairs.exact import KnownPart, LargeGroups, NewRows, join_known_part
 from workers.pairs.join_job import JoinJob
 from workers.pairs.write import filter_pairs
 
@@ -151,12 +151,13 @@ def join_with_known(
     todo = [part for part in parts if part.edges_name(job) not in finished]
     left = sum(block.size for block in setup.blocks_a) * sum(p.piece.size for p in todo)
     by = f"{len(todo)} files of known rows"
-    groups = ray.put(setup.written_groups)
-    shared = (ray.put(setup.rotation), starts, groups, ray.put(large))
+    new = NewRows(setup.blocks_a, setup.rotation, starts, setup.written_groups, large)
+    shared = ray.put(new)
     with progress("pairs", left, by=by, unit="pairs") as advance, poll_progress(job.run, advance):
-        counts = in_order(join_known_part, [(job, setup.blocks_a, p, *shared) for p in todo])
+        counts = in_order(join_known_part, [(job, shared, part) for part in todo])
     num_found = sum(count.pairs for count in counts)
-    num_found += count_finished(job, [finished] * len(starts), groups)
+    if finished:
+        num_found += count_finished(job, [finished] * len(starts), ray.put(new.groups))
     return JoinResult(starts=starts, names=[names] * len(starts), num_pairs=num_found)
 
 

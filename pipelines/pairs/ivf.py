@@ -8,36 +8,24 @@ probability: all attempts together err no more often than one would.
 """
 
 import logging
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import ray
 
-from pipelines.artifacts.certificate import Band, Certificate
 from pipelines.artifacts.errors import TargetMissed
 from pipelines.pairs import blocks as plan
 from pipelines.pairs.exact import JoinResult, edge_parts
+from pipelines.pairs.exact_check import ExactCheck
 from pipelines.pairs.setup import JoinSetup
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
-from sbert_core.join.certificate import (
-    BAND_WIDTH,
-    MissedPairs,
-    Population,
-    RecallEstimate,
-    VectorSample,
-    cosine_bands,
-    draw_sample,
-    estimate_recall,
-    pair_weights,
-)
+from sbert_core.join.certificate import Population, VectorSample, draw_sample
 from sbert_core.join.edges import EdgePart, is_written
 from sbert_core.join.ivf import (
     NO_PROBES,
     ROWS_PER_CELL,
     IvfPartition,
     default_num_cells,
-    margin_for_recall,
 )
 from sbert_core.vectors.table import VectorTable
 from workers.pairs.ivf import (
@@ -66,21 +54,6 @@ CERTIFIED_ROWS = 8192
 ATTEMPTS = 5
 ALPHA = 0.05
 MAX_PARTS = 64
-TUNED_PAIRS = 25  # true pairs a band must have in the sample to set the margin
-MIN_WIDENING = 1e-4
-
-
-@dataclass(frozen=True, slots=True)
-class ExactCheck:
-    """True pairs of sampled rows, and whether the join found them.
-
-    Rows are numbered by place among the distinct rows of both sides.
-    """
-
-    population: Population
-    sample: VectorSample
-    pairs: ExactPairs
-    is_found: np.ndarray
 
 
 class IvfJoin:
@@ -111,14 +84,15 @@ class IvfJoin:
         margin, num_sampled = NO_PROBES, CERTIFIED_ROWS
         for attempt in range(1, ATTEMPTS + 1):
             aim = 1 - (1 - self.recall) / 2**attempt
-            wider = self._margin(check, aim, margin)
+            wider = check.required_margin(aim, margin)
             if wider > max(margin, 0.0):
                 self._join(ProbeRound(attempt, margin, wider))
                 margin = wider
                 population, bands = self._count_edges()
             sample = draw_sample(population, num_sampled, (self.seed, attempt))
             check = self._check_sample(population, sample)
-            certificate = self._certificate(check, bands, ALPHA / 2**attempt, max(margin, 0.0))
+            alpha, num_cells = ALPHA / 2**attempt, self.layout.cells.num_cells
+            certificate = check.certify(bands, alpha, max(margin, 0.0), num_cells)
             if certificate.reaches(self.recall):
                 return JoinResult(
                     starts=self.starts,
@@ -234,7 +208,8 @@ class IvfJoin:
             for name in ("row", "partner", "cos", "margin")
         )
         pairs = ExactPairs(row, partner, cos, margin)
-        return ExactCheck(population, sample, pairs, self._is_found(pairs, rows_a, rows_b))
+        is_found = self._is_found(pairs, rows_a, rows_b)
+        return ExactCheck(population, sample, pairs, is_found, self.job.threshold)
 
     def _search_exactly(
         self, own: VectorTable, rows: np.ndarray, other: VectorTable
@@ -264,47 +239,3 @@ class IvfJoin:
     def _keys(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """One number for a pair of places, the smaller first."""
         return low * np.int64(self.offset_b + len(self.first_b)) + high
-
-    def _margin(self, check: ExactCheck, aim: float, margin: float) -> float:
-        """The margin at which that share is found: of all pairs and of each band."""
-        pairs = check.pairs
-        weight = pair_weights(check.sample, check.population, pairs.row, pairs.partner)
-        # A pair may be missed although its margin is reached: the home cell of a row between two
-        # cells depends on the last bits. Such a pair requires more, so that every attempt widens.
-        floor = max(margin, 0.0)
-        needed = np.where(pairs.margin > floor, pairs.margin, 2 * floor + MIN_WIDENING)
-        needed[check.is_found] = 0.0
-        band = cosine_bands(pairs.cos, self.job.threshold)
-        large = np.flatnonzero(np.bincount(band) >= TUNED_PAIRS).tolist()
-        chosen = [np.ones(len(band), bool), *(band == number for number in large)]
-        return max(margin_for_recall(needed[own], weight[own], aim) for own in chosen)
-
-    def _certificate(
-        self, check: ExactCheck, bands: np.ndarray, alpha: float, margin: float
-    ) -> Certificate:
-        pairs, is_missed = check.pairs, ~check.is_found
-        band = cosine_bands(pairs.cos, self.job.threshold)
-
-        def recall(chosen: np.ndarray, num_found: int) -> RecallEstimate:
-            lost = chosen & is_missed
-            missed = MissedPairs(row=pairs.row[lost], partner=pairs.partner[lost])
-            return estimate_recall(
-                check.sample, check.population, missed, num_found, int(chosen.sum()), alpha=alpha
-            )
-
-        everything = np.ones(len(band), bool)
-        return Certificate(
-            **asdict(recall(everything, int(bands.sum()))),
-            confidence=1 - alpha,
-            rows_sampled=len(check.sample.rows),
-            rows=len(check.population.size),
-            bands=tuple(
-                Band(
-                    start=round(self.job.threshold + number * BAND_WIDTH, 6),
-                    **asdict(recall(band == number, int(count))),
-                )
-                for number, count in enumerate(bands.tolist())
-            ),
-            margin=margin,
-            cells=self.layout.cells.num_cells,
-        )

@@ -94,40 +94,44 @@ def join_blocks(
     return JoinCount(writer.close(), num_pairs)
 
 
-def join_known_part(
-    job: JoinJob,
-    blocks: Sequence[BlockSpec],
-    part: KnownPart,
-    rotation: PcaRotation,
-    starts: np.ndarray,
-    groups: JoinGroups,
-    large: LargeGroups | None,
-) -> JoinCount:
-    """Write the edges between new rows, in blocks, and a known part; and which new rows equal old.
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """New rows that are joined with known ones, the same for every known part.
 
-    groups: of the new rows; each known row counts for itself. large: of the known rows.
+    groups: of the new rows, for the count; each known row counts for itself. large: groups of the
+    known rows.
     """
+
+    blocks: Sequence[BlockSpec]
+    rotation: PcaRotation
+    starts: np.ndarray
+    groups: JoinGroups
+    large: LargeGroups | None
+
+
+def join_known_part(job: JoinJob, new: NewRows, part: KnownPart) -> JoinCount:
+    """Write the edges between new rows and a known part; and which new rows equal known ones."""
     board = ProgressBoard(job.run)
-    writer = EdgeWriter(job.storage, part.edges_name(job), starts)
+    writer = EdgeWriter(job.storage, part.edges_name(job), new.starts)
     vectors = job.b.decode(part.piece)  # its hash was checked when it was first joined
     places, weight = np.arange(len(vectors)), np.ones(len(vectors), np.int64)
-    if large is not None:
+    if new.large is not None:
         ids = job.b.table(part.piece, ["id"])["id"]
-        weight[_is_in(ids, large.representatives)] = MAX_EXPANDED_GROUP
-        places = np.flatnonzero(~_is_in(ids, large.others))
+        weight[_is_in(ids, new.large.representatives)] = MAX_EXPANDED_GROUP
+        places = np.flatnonzero(~_is_in(ids, new.large.others))
         vectors = vectors[places]
-    known = JoinBlock.build(vectors, rotation)
+    known = JoinBlock.build(vectors, new.rotation)
     equal = [np.empty((0, 2), np.int64)]
     num_pairs = 0
     with tempfile.TemporaryDirectory() as folder:
-        for block in blocks:
-            new = load_block(job, block, Path(folder))
-            size = groups.a.member_ranges(new.rows)[1]
-            for edges in cosine_join(new.block, known, job.threshold):
-                writer.add(Edges(new.rows[edges.a], places[edges.b] + part.first, edges.cos))
+        for block in new.blocks:
+            own = load_block(job, block, Path(folder))
+            size = new.groups.a.member_ranges(own.rows)[1]
+            for edges in cosine_join(own.block, known, job.threshold):
+                writer.add(Edges(own.rows[edges.a], places[edges.b] + part.first, edges.cos))
                 num_pairs += int(size[edges.a].sum())
-            a, b = find_equal_rows(new.block.vectors, vectors)
-            equal.append(np.stack([new.rows[a], weight[places[b]]], axis=1))
+            a, b = find_equal_rows(own.block.vectors, vectors)
+            equal.append(np.stack([own.rows[a], weight[places[b]]], axis=1))
             board.add(block.size * part.piece.size, 0)
     board.write()
     job.storage.put(part.equal_name(job), np.concatenate(equal).tobytes())

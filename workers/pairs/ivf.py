@@ -32,14 +32,17 @@ class CellLayout:
 
     @property
     def num_groups(self) -> int:
+        """Groups of cells."""
         return int(self.group[-1]) + 1
 
     @property
     def num_leading(self) -> int:
+        """Coordinates that cells are learned from."""
         return self.cells.centroids.shape[1]
 
     @property
     def record(self) -> np.dtype:
+        """A row in the shuffle: number, cell, projection, vector."""
         return np.dtype(
             [
                 ("row", "<i8"),
@@ -60,6 +63,7 @@ class ProbeRound:
 
     @property
     def is_home(self) -> bool:
+        """Are rows joined in their home cells?"""
         return self.number == 0
 
 
@@ -70,10 +74,12 @@ def read_projections(job: JoinJob, block: BlockSpec, places: np.ndarray) -> np.n
 
 
 def shuffle_name(job: JoinJob, probe: ProbeRound, block: BlockSpec, number: int) -> str:
+    """Name of a file of the shuffle; a block has `num_shuffles` of them."""
     return f"{job.work}/cells-{probe.number}-{block.name}-{number:04d}"
 
 
 def num_shuffles(block: BlockSpec) -> int:
+    """Files of the shuffle that a block is written to."""
     return -(-block.size // SHUFFLED_ROWS)
 
 
@@ -111,6 +117,7 @@ class CellRecords:
     def read(
         cls, job: JoinJob, names: Sequence[str], group: int, layout: CellLayout
     ) -> "CellRecords":
+        """Read one group of cells. names: files of the shuffle."""
         runs = [
             read_group(job.storage, name, group, layout.num_groups, layout.record) for name in names
         ]
@@ -171,6 +178,7 @@ def join_cells(
 
 
 def cell_edges_name(job: JoinJob, probe: ProbeRound, group: int) -> str:
+    """Name of the edges of one round and group of cells."""
     return f"{job.work}/edges-{probe.number}-{group:05d}"
 
 

@@ -13,6 +13,7 @@ from workers.pairs import write
 from workers.pairs.exact import (
     KnownPart,
     LargeGroups,
+    NewRows,
     count_part,
     count_partners,
     edges_name,
@@ -186,12 +187,8 @@ def test_join_known_part_finds_new_against_known_and_equal_rows(has_large, tmp_p
         ids = 589 - np.array([4, 8, 9])
         large = LargeGroups(widen_array(pa.array(ids[:1])), widen_array(pa.array(ids[1:])))
     parts = [KnownPart(0, side.row_ranges[0], 0), KnownPart(1, side.row_ranges[1], 45)]
-    counts = [
-        join_known_part(
-            join.job, join.blocks_a, part, join.rotation, join.starts, join.written_groups, large
-        )
-        for part in parts
-    ]
+    rows = NewRows(join.blocks_a, join.rotation, join.starts, join.written_groups, large)
+    counts = [join_known_part(join.job, rows, part) for part in parts]
     edges = EdgePart([part.edges_name(join.job) for part in parts], 0, 1)
     found = read_pairs(join.job, [write_part(join.job, edges, join.written_groups)])
     want = pairs_by_brute_force(
