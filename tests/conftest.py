@@ -1,5 +1,6 @@
 """Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
 
+import logging
 import os
 import re
 import signal
@@ -134,26 +135,32 @@ def bucket(s3_server, s3_is_up, request):
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
     import ray  # noqa: PLC0415 - only jobs that need Ray pay for it
-    from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch, s3_server.known():
         patch.setenv("RAY_AUTH_MODE", "disabled")
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 4,
-                "object_store_memory": 200 * 2**20,
-                "include_dashboard": False,
-            },
-        )
+        cluster = started_cluster()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         # The first job of every cluster numbers its actors alike: handles that an earlier session
         # of this process left would count as ours when they are collected, and end our actors.
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
         ray.shutdown()
         yield cluster.address
     cluster.shutdown()
+
+
+def started_cluster():
+    """A cluster of one node; Ray gives its node 30 s to start, which a busy machine may need."""
+    from ray.cluster_utils import Cluster  # noqa: PLC0415
+
+    node = {"num_cpus": 4, "object_store_memory": 200 * 2**20, "include_dashboard": False}
+    for tries_left in (2, 1, 0):
+        try:
+            return Cluster(initialize_head=True, head_node_args=node)
+        except Exception:  # noqa: BLE001 - of no class of its own
+            if not tries_left:
+                raise
+    return None
 
 
 @pytest.fixture(scope="module")

@@ -195,9 +195,7 @@ COMMANDS = [
     (["threshold", "{named}", "--labelled", "{no_columns}.parquet"], 2),
     (["report", "{placed}", "--out", "{page}.html", "--title", HIDDEN], 0),
     (["path", "{named}"], 0),
-    pytest.param(
-        ["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2, marks=pytest.mark.ray
-    ),
+    (["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2),
     (["export", "{named}", "--to", "pgvector", "--out", f"{{new}}{HIDDEN}"], 0),
     (["evaluate", "{model}", "--sts", f"{{home}}/{HIDDEN}.parquet"], 0),
     (["evaluate", "{model}", "--sts", "{no_columns}.parquet"], 2),

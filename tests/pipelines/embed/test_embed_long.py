@@ -65,7 +65,7 @@ def test_chunks_are_rows_and_documents_are_conserved(encoder, ray_address, bert_
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of([*texts, long, None, long])})
     options = {"model": bert_folder, "address": ray_address, "max_length": LENGTH}
     for mode in ("chunks", "truncate"):
-        embed(corpus, tmp_path / mode, **options, long=mode, unit_rows=16, actors=2)
+        embed(corpus, tmp_path / mode, **options, long=mode, unit_rows=16)
     table = table_of(tmp_path / "chunks")
     found = encode_documents(encoder, [*texts, long, long], long=LongTexts.CHUNKS)
     np.testing.assert_array_equal(vectors_of(table), found.vectors)
@@ -83,7 +83,7 @@ def test_chunks_are_rows_and_documents_are_conserved(encoder, ray_address, bert_
     assert cut.lost_tokens == want.num_lost_tokens.sum()
     # An update takes all windows of a document over.
     write_corpus(tmp_path / "in", {"y.parquet": rows_of([long, "the new word"], 100)})
-    report = embed(corpus, tmp_path / "chunks", **options, long="chunks", unit_rows=16, actors=2)
+    report = embed(corpus, tmp_path / "chunks", **options, long="chunks", unit_rows=16)
     assert report.embedded == 1
     new = table_of(tmp_path / "chunks").slice(table.num_rows)
     np.testing.assert_array_equal(vectors_of(new)[:-1], found.vectors[found.document == 40])
