@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts.kinds import INDEX
+from pipelines.artifacts.kinds import INDEX, IndexSettings
 from pipelines.artifacts.manifest import IndexManifest
 from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.reader import Artifact, typed
@@ -41,6 +41,20 @@ class SearchResult:
     ids: list[list[object]]
     cos: list[np.ndarray]
     rows: list[np.ndarray]
+
+
+class SpaceMismatch(ValueError):
+    """A model whose vectors cannot be compared with those of the index. space: of the model."""
+
+    exit_code = 2
+
+    def __init__(self, model: str, space: str, settings: IndexSettings) -> None:
+        super().__init__(
+            f"model {model} makes vectors of space {space[:12]}, the index holds space "
+            f"{settings.space[:12]}; they cannot be compared: use the model that made the vectors "
+            f"({settings.model})"
+        )
+        self.model, self.space = model, space
 
 
 class Index:
@@ -98,18 +112,14 @@ class Index:
     def load_encoder(self, model: str | None) -> Encoder:
         """Load an encoder for queries; None: the model that made the vectors.
 
-        ValueError if it makes vectors of another space.
+        SpaceMismatch if it makes vectors of another space.
         """
         word = model or self.manifest.settings.model
         encoder = Encoder.load(resolve_model(word))
         if encoder.dim > self.dim:
             encoder = Encoder.load(resolve_model(word), truncate_dim=self.dim)
-        if (space := encoder.space()) != (own := self.manifest.settings.space):
-            raise ValueError(
-                f"model {word} makes vectors of space {space[:12]}, the index holds space "
-                f"{own[:12]}; they cannot be compared: use the model that made the vectors "
-                f"({self.manifest.settings.model})"
-            )
+        if (space := encoder.space()) != self.manifest.settings.space:
+            raise SpaceMismatch(word, space, self.manifest.settings)
         return encoder
 
     def search_text(

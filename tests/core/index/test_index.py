@@ -229,9 +229,9 @@ def test_conditions_choose_rows():
     rows = pa.table({"lang": ["a", "b", "a=b"], "year": [1, 2, None]})
     assert row_mask(rows, "lang = 'a'").tolist() == [True, False, False]
     assert row_mask(rows, "lang = 'a=b' or year >= 2").tolist() == [False, True, True]
-    with pytest.raises(ValueError, match="filter names 'x', which the index does not hold"):
+    with pytest.raises(ValueError, match="'x'"):
         row_mask(rows, "x == 1")
-    with pytest.raises(ValueError, match="does not fit the columns"):
+    with pytest.raises(ValueError, match="lang"):
         row_mask(rows, "lang > 3")
 
 

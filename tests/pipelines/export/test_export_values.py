@@ -56,7 +56,7 @@ def test_pgvector_script_with_quotes_in_a_name_names_the_column(tmp_path):
 
 def test_pgvector_name_with_a_line_end_is_refused(tmp_path):
     source = vectors(tmp_path / "v", **{"a\nb": pa.array([1])})
-    with pytest.raises(ValueError, match=r"'a\\nb'.*; carry other columns"):
+    with pytest.raises(ValueError, match=r"'a\\nb'"):
         run(ExportSpec(vectors=source, to="pgvector", out=str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 

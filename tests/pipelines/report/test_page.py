@@ -245,7 +245,7 @@ def test_it_fits_wide_and_narrow_screens(chrome, small, width, scheme):
 def test_a_hundred_thousand_clusters_are_sampled_and_quick(chrome, tmp_path):
     many = facts(100_000, 2000)
     assert many.clusters.total == 100_000 and len(many.clusters.items) == 2000
-    assert "shown: the 1,000 largest and a sample of 1,000 others" in many.clusters.note
+    assert many.clusters.note.count("1,000") == 2
     path = tmp_path / "many.html"
     path.write_text(render_page(many), encoding="utf-8")
     assert path.stat().st_size < 5e6
@@ -255,4 +255,4 @@ def test_a_hundred_thousand_clusters_are_sampled_and_quick(chrome, tmp_path):
     chrome.find_element(By.ID, "clusters-search").send_keys("heap 2")
     assert "found, page 1" in chrome.find_element(By.ID, "clusters-count").text
     assert time.monotonic() - start < 20
-    assert "sample of 1,000 others" in chrome.find_element(By.ID, "clusters").text
+    assert many.clusters.note in chrome.find_element(By.ID, "clusters").text

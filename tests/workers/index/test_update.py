@@ -73,7 +73,7 @@ def test_shard_with_columns_named_like_its_own_is_built_and_updated(job, tmp_pat
     for name in NAMES:
         found = row_mask(shard.rows, f"{name} == '{name}-7'")
         assert shard.rows["id"].filter(pa.array(found)).to_pylist() == ["r007"]
-    with pytest.raises(ValueError, match="filter names 'shard', which the index does not hold"):
+    with pytest.raises(ValueError, match="'shard'"):
         row_mask(shard.rows, "shard == 1")
     found = hash_shard_rows(job, files, frozenset([piece.sha256]))
     assert len(found.positions) == len(found.keys) == ROWS
