@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from pipelines.artifacts.models import DEMO
 from pipelines.artifacts.reader import Artifact
 from pipelines.dedup.removed import write_removed
 from pipelines.dedup.spec import AUTO, DedupSpec
@@ -123,7 +124,7 @@ def _choose_threshold(spec: DedupSpec) -> float:
     embed_job.run(
         EmbedSpec(
             corpus=spec.file,
-            model=spec.model,
+            model=_absolute_model(spec.model),
             out=str(spec.out / WORK / "vectors"),
             text_column=spec.text_column,
             id_column=spec.id_column,
@@ -157,9 +158,18 @@ def _carried_rules(spec: DedupSpec) -> str:
     return rename_columns(spec.keep, names) if is_renamed else spec.keep
 
 
+def _absolute_model(model: str) -> str:
+    """A model folder from the root on: paths in the job file are relative to that file."""
+    is_folder = model != DEMO and Path(model).is_dir()
+    return str(Path(model).absolute()) if is_folder else model
+
+
 def _write_job_file(spec: DedupSpec, threshold: float) -> Path:
     """Write the job file that `sbert run` takes, as one would write it by hand."""
-    embed: dict[str, object] = {"model": spec.model, "text_column": spec.text_column}
+    embed: dict[str, object] = {
+        "model": _absolute_model(spec.model),
+        "text_column": spec.text_column,
+    }
     if spec.id_column is not None:
         embed["id_column"] = spec.id_column
     if carried := _carried_columns(spec):

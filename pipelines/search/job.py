@@ -7,6 +7,7 @@ Out: hits of the text with their texts, found in this process without Ray, in ab
 
 from dataclasses import dataclass
 
+from pipelines.runtime.readable import ReadableReport
 from pipelines.search.batch import location_columns, search_file
 from pipelines.search.index import Index
 from pipelines.search.rerank import score_pairs
@@ -26,7 +27,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchReport:
+class SearchReport(ReadableReport):
     """Hits of one query, or the file of many. notes: why texts are missing."""
 
     hits: tuple[Hit, ...] = ()

@@ -5,7 +5,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling as TheirPooling
 from sentence_transformers.sentence_transformer.modules import Transformer
 
-from sbert_core.encoder.pooling import Pooling
+from sbert_core.choices import Pooling
 
 # By pooling: states of one text, and the number of leading tokens to leave out -> the vector.
 POOLING_REFERENCES = {

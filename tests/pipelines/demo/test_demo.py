@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.artifacts.reader import Artifact
-from sbert_core.corpus.docstrings import docstrings
+from sbert_core.corpus.docstrings import collect_docstrings
 from sbert_core.encoder import Encoder
 
 SBERT = Path(sys.executable).parent / "sbert"
@@ -95,7 +95,7 @@ def test_docstrings_take_a_file_of_each_package_in_turn(tmp_path):
         (tmp_path / name / "two.py").write_text(f'class C:\n    """class {name}"""')
     (tmp_path / "broken.py").write_text("def")
     (tmp_path / "notes.txt").write_text('"""not Python"""')
-    found = docstrings([tmp_path], limit=100)
+    found = collect_docstrings([tmp_path], limit=100)
     assert [row.text for row in found] == [
         "module a.",
         "f a",
@@ -105,4 +105,4 @@ def test_docstrings_take_a_file_of_each_package_in_turn(tmp_path):
         "class b",
     ]
     assert found[1].id == "a/one.py:2"
-    assert docstrings([tmp_path], limit=3) == found[:3]
+    assert collect_docstrings([tmp_path], limit=3) == found[:3]

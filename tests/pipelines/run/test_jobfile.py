@@ -105,9 +105,7 @@ def test_faults_carry_their_file_and_line(text, tmp_path):
 
 
 def test_misspelt_option_is_reported_with_the_nearest_name(tmp_path):
-    with pytest.raises(
-        JobFileError, match=r":5: 'modle' is unknown; did you mean 'model'"
-    ):
+    with pytest.raises(JobFileError, match=r":5: 'modle' is unknown; did you mean 'model'"):
         read(tmp_path, f"{HEAD}stages:\n  embed:\n    modle: demo\n")
 
 

@@ -14,7 +14,7 @@ from pipelines.artifacts.writer import Writer
 from pipelines.cli.main import main
 from pipelines.runtime.capacity import max_workers, wait_for_capacity
 from pipelines.runtime.session import job_session
-from pipelines.runtime.wait_policy import wait_policy
+from pipelines.runtime.wait_policy import lock_when_free, wait_policy
 from sbert_core.storage import BusyError
 
 pytestmark = pytest.mark.timeout(240)
@@ -57,9 +57,10 @@ def test_a_second_run_exits_or_waits(tmp_path):
     is_held.wait()
     with pytest.raises(BusyError), Writer.claim(out):
         pass
-    with wait_policy(0.0, waits_for_lock=True), pytest.raises(BusyError), Writer.claim(out):
-        pass
-    with wait_policy(30.0, waits_for_lock=True), Writer.claim(out):
+    with wait_policy(0.0, waits_for_lock=True), pytest.raises(BusyError):
+        with Writer.claim(out, lock_when_free):
+            pass
+    with wait_policy(30.0, waits_for_lock=True), Writer.claim(out, lock_when_free):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
