@@ -137,8 +137,8 @@ def test_carried_row_under_another_name_removes_the_copy(bert_folder, ray_addres
     refused = CliRunner().invoke(main, [*words, "--carry", "row", "--address", ray_address])
     assert refused.exit_code == 2 and not (tmp_path / "v").exists()
     embed(corpus, tmp_path / "v", bert_folder, address=ray_address, carry=("row=source_row",))
-    made_from = Artifact.open(tmp_path / "v").manifest.made_from
-    assert (made_from["carry"], made_from["types"]) == (["row=source_row"], {"row": "int64"})
+    inputs = Artifact.vectors(tmp_path / "v").manifest.inputs
+    assert (inputs.carry, inputs.types) == (("row=source_row",), {"row": "int64"})
     assert table_of(tmp_path / "v").select(["row", "source_row"]).to_pydict() == {
         "row": [0, 1, 2, 3],
         "source_row": [3, 2, 1, 0],

@@ -240,10 +240,9 @@ def interrupted_after_a_checkpoint(work):
 
 
 def wait_until(job, is_so):
-    deadline = time.monotonic() + 120
+    """Without a deadline: a loaded machine is not a failure, and the job ends by itself."""
     while not is_so():
         assert job.is_running, job.log.read_text()
-        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
