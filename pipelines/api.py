@@ -347,9 +347,9 @@ def evaluate(
 ) -> "EvaluateReport":
     """Score models on the benchmarks of the paper, side by side.
 
-    >>> scores = evaluate(["encoder", "better"], sts="scored.parquet").scores
-    >>> {model: [score.measure for score in own] for model, own in scores.items()}
-    {'encoder': ['spearman', 'pearson'], 'better': ['spearman', 'pearson']}
+    >>> scores = evaluate("encoder", sts="scored.parquet").scores  # doctest: +SKIP
+    >>> [score.measure for score in scores["encoder"]][:2]  # doctest: +SKIP
+    ['spearman_cosine', 'pearson_cosine']
     """
     spec = _make_spec(EvaluateSpec, locals())
     from pipelines.evaluate import job
