@@ -1,6 +1,5 @@
 """Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
 
-import logging
 import os
 import re
 import signal
@@ -134,17 +133,11 @@ def bucket(s3_server, s3_is_up, request):
 @pytest.fixture(scope="session")
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
-    import ray  # noqa: PLC0415 - only jobs that need Ray pay for it
-
     with pytest.MonkeyPatch.context() as patch, s3_server.known():
         patch.setenv("RAY_AUTH_MODE", "disabled")
         cluster = started_cluster()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
-        # The first job of every cluster numbers its actors alike: handles that an earlier session
-        # of this process left would count as ours when they are collected, and end our actors.
-        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
-        ray.shutdown()
         yield cluster.address
     cluster.shutdown()
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ray
+from ray._raylet import AuthenticationTokenLoader, Config
 from ray.exceptions import AuthenticationError
 
 from pipelines.runtime import reaper
@@ -122,6 +123,7 @@ def ray_session(
 def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Iterator[None]:
     with make_ray_home(folder) as home:
         own = FRUGAL | {
+            "RAY_AUTH_MODE": os.environ.get("RAY_AUTH_MODE", "token"),
             "RAY_AUTH_TOKEN_PATH": str(write_token(home)),
             "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),  # else a folder in /tmp stays
         }
@@ -129,7 +131,7 @@ def _new_session(folder: Path, address: str | None, num_cpus: int | None) -> Ite
         # Workers import from the driver's working directory first. From an empty one, a user's
         # own folders named `workers` or `pipelines` cannot stand in for ours.
         reaped = contextlib.nullcontext() if address else _reap_on_exit(home)
-        with reaped, _environment(QUIET | token):
+        with reaped, _ray_environment(QUIET | token):
             try:
                 with _change_directory(home), _keep_signal_handler(), _hide_start_messages():
                     _connect(home, address, num_cpus)
@@ -240,10 +242,16 @@ def _check_listening(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables for the length of a block."""
+def _ray_environment(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the length of a block, which Ray's cached ones follow.
+
+    Ray reads the mode and token of authentication once in the life of a process. With those of an
+    earlier session a driver refuses what the head of another cluster asks it, and the head takes
+    the driver's actors for abandoned.
+    """
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
+    _reread_authentication()
     try:
         yield
     finally:
@@ -252,3 +260,9 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        _reread_authentication()
+
+
+def _reread_authentication() -> None:
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()

@@ -78,6 +78,24 @@ def test_session_beside_folders_of_the_same_names_runs_our_code_and_leaves_nothi
     assert list(home.rglob("*")) == []
 
 
+@pytest.mark.ray
+def test_session_after_one_with_a_token_keeps_its_actors(ray_cluster, tmp_path, monkeypatch):
+    import ray  # noqa: PLC0415 - only this test needs it
+
+    @ray.remote(num_cpus=0)
+    class Echo:
+        def answer(self):
+            return 1
+
+    with monkeypatch.context() as patch:
+        patch.delenv("RAY_AUTH_MODE")
+        with ray_session(tmp_path, num_cpus=1):
+            assert ray.get(Echo.remote().answer.remote(), timeout=60) == 1
+        assert "RAY_AUTH_MODE" not in os.environ
+    with ray_session(tmp_path, address=ray_cluster):
+        assert ray.get(Echo.remote().answer.remote(), timeout=60) == 1
+
+
 def test_ray_home_is_short_private_and_removed(tmp_path):
     with make_ray_home(tmp_path / "x") as home:
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
