@@ -15,6 +15,7 @@ import pytest
 import torch
 from support.encoders import WORDS, tiny_model, tiny_tokenizer
 from support.s3 import BUCKET, S3Server
+from support.warm_workers import worker_factory
 from tokenizers import processors
 
 from pipelines.artifacts.models import demo_model_folder
@@ -133,20 +134,20 @@ def bucket(s3_server, s3_is_up, request):
 @pytest.fixture(scope="session")
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
-    with pytest.MonkeyPatch.context() as patch, s3_server.known():
+    with pytest.MonkeyPatch.context() as patch, worker_factory() as warm:
         patch.setenv("RAY_AUTH_MODE", "disabled")
-        cluster = started_cluster()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")
+        with s3_server.known():
+            cluster = started_cluster(warm)
         yield cluster.address
-    cluster.shutdown()
+        cluster.shutdown()
 
 
-def started_cluster():
+def started_cluster(options):
     """A cluster of one node; Ray gives its node 30 s to start, which a busy machine may need."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     node = {"num_cpus": 4, "object_store_memory": 200 * 2**20, "include_dashboard": False}
+    node |= options
     for tries_left in (2, 1, 0):
         try:
             return Cluster(initialize_head=True, head_node_args=node)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
 from sbert_core.evaluation.benchmarks import (
     Benchmark,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.data_file import DataFile
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.storage import Storage, storage_at
 from sbert_core.training.examples import NEGATIVE, text_keys
 from sbert_core.training.hard_negatives import Guards, HardNegatives, KnownAnswers

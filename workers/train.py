@@ -22,8 +22,8 @@ from ray.train import Checkpoint
 from torch import Tensor
 
 from sbert_core.choices import ExampleFormat, ObjectiveName
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.storage import storage_at
 from sbert_core.training.base_model import load_base_model
 from sbert_core.training.batch import TokenizedExamples

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.join.bounded import JoinBlock, PcaRotation, cosine_join
 
 THRESHOLD = 0.9

@@ -7,8 +7,8 @@ from pathlib import Path
 from pipelines.artifacts.models import resolve_model
 from pipelines.embed.spec import EmbedSpec
 from sbert_core.choices import LongTexts
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
+from sbert_core.encoder.encoder import Encoder
 from workers.embed.actor import EncoderConfig
 
 

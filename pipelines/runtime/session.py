@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ray
-from ray._raylet import AuthenticationTokenLoader, Config
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError
 
 from pipelines.runtime import reaper

@@ -22,7 +22,7 @@ from pipelines.artifacts.manifest import IndexManifest
 from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.reader import Artifact, typed
 from pipelines.runtime.session import num_cores
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.hits import NO_ROW, Hits, merge_hits
 from sbert_core.index.kinds import IndexKind
 from sbert_core.index.shard import Shard

@@ -16,8 +16,8 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from sbert_core.choices import Pooling
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.checkpoint import ModelParts, has_modules, read_parts
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.limits import output_dim, resolve_dim, resolve_max_length
 from sbert_core.encoder.pretrained import read_skeleton

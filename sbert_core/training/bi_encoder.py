@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert_core.choices import ObjectiveName
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.batch import TextBatch, TokenizedExamples, token_keys
 from sbert_core.training.distributed import ProcessGroup
 from sbert_core.training.learner import Learner

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sbert_core.choices import ExampleFormat
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.correlation import spearman
 from sbert_core.evaluation.pair_classification import class_accuracy, triplet_accuracy
 from sbert_core.evaluation.similarity import cosines, euclidean

@@ -11,7 +11,7 @@ from duplicate_peers import MinHashes, semhash_groups
 from pipelines.artifacts.models import resolve_model
 from sbert_core.clusters.components import label_components
 from sbert_core.clusters.leaders import select_leaders
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.clustering import group_scores
 from sbert_core.join.bounded import Edges, JoinBlock, PcaRotation, cosine_join
 

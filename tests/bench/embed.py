@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pipelines.artifacts.models import resolve_demo
 from sbert_core.corpus.docstrings import collect_docstrings, library_folders
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 BY_HAND = """
 import sys, time

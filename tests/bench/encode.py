@@ -25,7 +25,7 @@ from transformers.utils import logging as hf_logging
 
 from pipelines.artifacts.models import resolve_demo
 from sbert_core.corpus.docstrings import collect_docstrings, library_folders
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 DEFAULT_BATCH_SIZE = 32

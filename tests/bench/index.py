@@ -42,7 +42,7 @@ from pipelines.index import plan
 from pipelines.index.spec import IndexSpec
 from pipelines.runtime.session import num_cores
 from pipelines.search.index import Index
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.retrieval import retrieval_scores
 from sbert_core.index.faiss_index import skip_polysemous
 from sbert_core.index.hits import exact_search

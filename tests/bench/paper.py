@@ -30,8 +30,8 @@ from paper_figures import (
 
 from pipelines.artifacts.models import resolve_model
 from sbert_core.corpus.labelled import read_labelled, read_text_pairs
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.correlation import spearman
 
 PLAIN_BATCH = 32

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pipelines.artifacts.models import demo_model_folder, resolve_model
 from sbert_core.corpus.labelled import read_labelled, read_text_pairs
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.baselines import WordAverage
 from sbert_core.evaluation.correlation import spearman
 from sbert_core.evaluation.similarity import cosines

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from scipy.stats import spearmanr
 
 from pipelines.artifacts.models import resolve_demo
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 
 def main() -> None:

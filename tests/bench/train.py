@@ -46,7 +46,7 @@ def ours(
     import torch
     import torch.distributed as dist
 
-    from sbert_core.encoder import Encoder
+    from sbert_core.encoder.encoder import Encoder
     from sbert_core.training.base_model import load_base_model
     from sbert_core.training.bi_encoder import BiEncoderLearner
     from sbert_core.training.distributed import ProcessGroup

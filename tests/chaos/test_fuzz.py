@@ -27,8 +27,8 @@ from torch import nn
 
 from pipelines.cli.main import main
 from sbert_core.corpus.published import MANIFEST
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.checkpoint import read_parts
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.encoder.head import Dense, Normalize
 
 CASES = int(os.environ.get("SBERT_FUZZ_CASES", "60"))

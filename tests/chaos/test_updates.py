@@ -36,8 +36,8 @@ from pipelines.cli.main import main
 from pipelines.search.index import Index
 from sbert_core.choices import LongTexts, VectorType
 from sbert_core.corpus.parquet import content_hash
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import encode_documents
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.vectors.quantize import dequantize, quantize
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(7200)]

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from sbert_core.choices import ExampleFormat
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.base_model import load_base_model
 from sbert_core.training.bi_encoder import BiEncoderLearner
 from sbert_core.training.distributed import ProcessGroup

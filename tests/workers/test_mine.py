@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.texts import sentences
 
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.hard_negatives import Guards, is_first_occurrence
 from workers.mine import TOO_FEW, MineJob, embed_shard, mine_shard
 

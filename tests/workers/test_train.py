@@ -11,8 +11,8 @@ import torch
 from support.texts import sentences
 
 from sbert_core.choices import ExampleFormat
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.distributed import ProcessGroup
 from sbert_core.training.history import TrainHistory
 from sbert_core.training.loop import OptimConfig

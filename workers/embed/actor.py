@@ -13,9 +13,9 @@ import pyarrow as pa
 from sbert_core.choices import LongTexts
 from sbert_core.corpus.reader import CorpusRows
 from sbert_core.corpus.units import Unit
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
 from sbert_core.encoder.encode import Progress
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.vectors.block import VectorBlock, write_block
 from sbert_core.vectors.quantize import quantize
 from workers.common.errors import errors_as_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sbert_core.data_file import ListedFile
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.filter import row_mask
 from sbert_core.index.hits import NO_ROW, empty_hits
 from sbert_core.index.kinds import IndexKind

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 from support.references import their_model
 
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 
 def copy_of(folder, target):

@@ -7,8 +7,8 @@ import pytest
 from support.encoders import WORDS
 
 from sbert_core.choices import LongTexts
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
+from sbert_core.encoder.encoder import Encoder
 
 COLUMNS = (
     "vectors",

@@ -13,7 +13,8 @@ import torch
 from support.encoders import tiny_tokenizer
 from tokenizers import Tokenizer
 
-from sbert_core.encoder import Encoder, EncodeResult, TextStatus
+from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.result import EncodeResult, TextStatus
 
 
 def test_any_iterable_of_texts_will_do_but_a_bare_string(bert_folder):

@@ -10,9 +10,10 @@ from support.references import POOLING_REFERENCES
 from support.speed import cases
 from transformers import BertConfig, BertModel
 
-from sbert_core.encoder import Encoder, Pooling
+from sbert_core.choices import Pooling
 from sbert_core.encoder.backbone import choose_backbone
 from sbert_core.encoder.batching import BatchLayout
+from sbert_core.encoder.encoder import Encoder
 
 
 def padded_reference(model, texts: list[str], mode: Pooling) -> np.ndarray:

@@ -18,7 +18,8 @@ from support.references import their_model
 from support.speed import cases
 from transformers import BertConfig, BertModel
 
-from sbert_core.encoder import Encoder, Pooling
+from sbert_core.choices import Pooling
+from sbert_core.encoder.encoder import Encoder
 
 PROMPTS = {"query": "the word ", "document": "of "}
 

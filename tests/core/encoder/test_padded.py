@@ -13,10 +13,10 @@ from support.encoders import FLAT_FAMILIES, PADDED_FAMILIES, SIZES, WORDS, tiny_
 from support.speed import cases
 from torch import nn
 
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.backbone import REENTRANT, is_reentrant
 from sbert_core.encoder.batching import BatchLayout
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 
 LENGTH = 200
 LONG = SIZES | {"max_position_embeddings": LENGTH + 2}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.base_model import BaseModelInfo, inspect_base_model, load_base_model
 
 TEXTS = ["the word of the time", "he was with a dog"]

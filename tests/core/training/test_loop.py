@@ -11,7 +11,7 @@ import torch
 from support.texts import sentences
 from support.training import loop_of, losses_and_gradients, rows_for, weights
 
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.losses import OBJECTIVES
 
 pytestmark = pytest.mark.timeout(240)

@@ -25,8 +25,8 @@ from pipelines.artifacts.reader import Artifact
 from pipelines.cli.main import main
 from pipelines.search.index import Index
 from sbert_core.corpus.published import MANIFEST
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 
 MADE = Path(__file__).parents[2] / "support" / "old" / "made"
 VECTORS = {"vectors": 35, "int8": 35, "template": 27, "content": 18, "chunks": 24}
@@ -182,7 +182,11 @@ def test_added_row_passes_the_model_alone_and_every_stage_follows(place, ray_add
     run("clusters")
     assert Artifact.clusters(place / "clusters").rows == 36
     run("hnsw")
-    assert Index.open(place / "hnsw").search(vectors_of(updated)[-1:], 1).rows == 36
+    index = Index.open(place / "hnsw")
+    assert index.rows == 36
+    assert [list(hits) for hits in index.search(vectors_of(updated)[-1:], 1).ids] == [
+        [updated["id"][-1].as_py()]
+    ]
 
 
 @pytest.mark.ray

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.artifacts.reader import Artifact
 from sbert_core.corpus.docstrings import collect_docstrings
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 SBERT = Path(sys.executable).parent / "sbert"
 OUR_NAMES = ("pipelines", "workers", "sbert_core")

@@ -23,7 +23,7 @@ from pipelines.embed import job as embed_job
 from pipelines.embed.identity import MixedRecipes
 from sbert_core.corpus.errors import ChangedFile, MissingId, RepeatedId
 from sbert_core.corpus.parquet import content_hash
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 

@@ -17,7 +17,7 @@ from support.embedding import (
 )
 
 from pipelines.artifacts.reader import Artifact
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 

@@ -6,8 +6,8 @@ from support.embedding import embed, rows_of, sentences, table_of, vectors_of, w
 
 from pipelines.artifacts.reader import Artifact
 from sbert_core.choices import LongTexts
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import encode_documents
+from sbert_core.encoder.encoder import Encoder
 
 LENGTH = 20
 

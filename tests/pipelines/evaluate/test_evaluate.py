@@ -13,8 +13,8 @@ from support.texts import sentences
 from pipelines.evaluate.benchmarks import read_transfer
 from pipelines.evaluate.job import run
 from pipelines.evaluate.spec import EvaluateSpec
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.cross_encoder import CrossEncoder
+from sbert_core.encoder.encoder import Encoder
 
 TEXTS = sentences(120, seed=4)
 RNG = np.random.default_rng(0)

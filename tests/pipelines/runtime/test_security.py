@@ -26,7 +26,7 @@ from pipelines.index import job as index_job
 from pipelines.index.spec import IndexSpec
 from pipelines.search.index import Index
 from sbert_core.data_file import ListedFile
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.storage import LocalStorage, NameOutsideStorage
 from workers.index.build import build_shard
 from workers.index.job import IndexJob, RecallQueries

@@ -35,7 +35,7 @@ from pipelines.prepare.spec import PrepareSpec
 from pipelines.runtime.wait_policy import wait_policy
 from pipelines.train import job as train
 from pipelines.train.spec import TrainSpec
-from sbert_core.encoder import Encoder
+from sbert_core.encoder.encoder import Encoder
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests

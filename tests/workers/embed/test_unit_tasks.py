@@ -13,8 +13,8 @@ from support.ray_kv import ray_kv as ray_kv
 from sbert_core.choices import LongTexts, VectorType
 from sbert_core.corpus.reader import CorpusReader, IdKind
 from sbert_core.corpus.units import Unit, unit_ranges
-from sbert_core.encoder import Encoder
 from sbert_core.encoder.documents import encode_documents
+from sbert_core.encoder.encoder import Encoder
 from sbert_core.errors import InvalidInput
 from sbert_core.vectors.block import vector_matrix
 from workers.common.errors import raise_error_rows

@@ -1,0 +1,118 @@
+"""Ray workers forked from a process that has imported what they need.
+
+A worker of the embed job imports torch and transformers for six seconds and then embeds forty texts
+in one. Half an hour of the tests was that import. Here a worker takes a tenth of a second: the
+cluster of the tests starts `python warm_workers.py default_worker.py ...`, which hands its
+arguments, environment and output to the factory and ends; the factory forks, and the child becomes
+the worker. Ray knows a worker by the token among its arguments, not by the process it started.
+
+Commands under test that start a Ray of their own start its workers as users do.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+SOCKET = "SBERT_TEST_WORKER_FACTORY"
+ENVIRONMENT = "--serialized-runtime-env-context="
+# Not Ray, which keeps what it finds in the environment when it is imported.
+PRELOADED = (
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "transformers.models.bert.modeling_bert",
+    "sbert_core.encoder.cross_encoder",
+    "sbert_core.encoder.documents",
+    "sbert_core.encoder.encoder",
+)
+
+
+@contextlib.contextmanager
+def worker_factory() -> Iterator[dict[str, str]]:
+    """Arguments of a Ray node whose workers are forked from a factory, for a block."""
+    with tempfile.TemporaryDirectory(prefix="sbert-") as folder, listening(folder) as listener:
+        number = listener.fileno()
+        factory = [sys.executable, __file__, str(number)]
+        process = subprocess.Popen(factory, stdin=subprocess.PIPE, pass_fds=[number])
+        os.environ[SOCKET] = listener.getsockname()  # for the launchers, which raylets start
+        try:
+            yield {"setup_worker_path": __file__}
+        finally:
+            del os.environ[SOCKET]
+            process.communicate()
+
+
+@contextlib.contextmanager
+def listening(folder: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/factory")
+        listener.listen(64)
+        yield listener
+
+
+def launch(arguments: list[str]) -> None:
+    """Hand a worker's arguments and streams to the factory.
+
+    arguments: the worker's script and options, and those of Ray's script that we stand for.
+    """
+    if any(word.startswith(ENVIRONMENT) for word in arguments):  # one that only Ray can set up
+        setup = str(Path(arguments[0]).with_name("setup_worker.py"))
+        os.execv(sys.executable, [sys.executable, setup, *arguments])
+    arguments = [word for word in arguments if not word.startswith("--language=")]
+    with socket.socket(socket.AF_UNIX) as factory:
+        factory.connect(os.environ[SOCKET])
+        socket.send_fds(factory, [b"."], [0, 1, 2])
+        factory.sendall(json.dumps([arguments, dict(os.environ), os.getcwd()]).encode())
+        factory.shutdown(socket.SHUT_WR)
+        factory.recv(1)  # until it has forked
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a worker for every launcher, until the tests close our standard input."""
+    for name in PRELOADED:
+        import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while listener in select.select([sys.stdin, listener], [], [])[0]:
+        launcher, _ = listener.accept()
+        with launcher:
+            _, streams, _, _ = socket.recv_fds(launcher, 1, 3)
+            with launcher.makefile("rb") as message:
+                arguments, environment, folder = json.load(message)
+            if os.fork() == 0:
+                listener.close()
+                launcher.close()
+                become(arguments, environment, folder, streams)
+                os._exit(0)
+            for stream in streams:
+                os.close(stream)
+
+
+def become(arguments: list[str], environment: dict, folder: str, streams: list[int]) -> None:
+    """Run a worker in this process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = arguments
+    sys.path[0] = str(Path(arguments[0]).parent)
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        launch(sys.argv[1:])
