@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sbert_core.arrays import Int64Array
 from sbert_core.corpus.drop_rows import write_without_rows
 from sbert_core.corpus.files import CorpusFile, Format
 from sbert_core.corpus.formats import read_table
@@ -45,7 +46,7 @@ class RemovedRows:
     """Rows to remove: ids of all files, or numbers by file."""
 
     ids: pa.Array
-    rows: dict[str, np.ndarray]
+    rows: dict[str, Int64Array]
 
 
 def apply_to_file(
@@ -105,7 +106,7 @@ def _is_same(out: Storage, previous: DataFile, made_from: dict[str, object]) -> 
 
 
 def _write_kept(
-    source: Storage, out: Storage, file: CorpusFile, rows: np.ndarray, num_rows: int, name: str
+    source: Storage, out: Storage, file: CorpusFile, rows: Int64Array, num_rows: int, name: str
 ) -> DataFile:
     with out.work_folder() as folder:
         path = Path(folder) / "kept"

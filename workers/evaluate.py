@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from sbert_core.arrays import Float32Array, FloatArray
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
@@ -62,7 +63,7 @@ class ModelSource:
 class Embedder(Protocol):
     """Turns texts into vectors."""
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> FloatArray:
         """One vector per text."""
         ...
 
@@ -73,11 +74,11 @@ class RawEncoder:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> Float32Array:
         """One vector per text."""
         return self.encoder.encode(texts, normalize=False)
 
-    def encode_search(self, queries: list[str], documents: list[str]) -> np.ndarray:
+    def encode_search(self, queries: list[str], documents: list[str]) -> Float32Array:
         """Queries, then documents, each with the model's prompt for them; unit vectors."""
         query_vectors = self.encoder.encode(queries, prompt=self.encoder.query_prompt)
         return np.vstack(
@@ -96,11 +97,11 @@ class PairScorer:
             )
         self.encoder = encoder
 
-    def score(self, a: list[str], b: list[str]) -> np.ndarray:
+    def score(self, a: list[str], b: list[str]) -> Float32Array:
         """One similarity per pair."""
         return self.encoder.predict(list(zip(a, b, strict=True)))
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> FloatArray:
         """Raises ValueError: the task needs vectors."""
         raise ValueError("a cross-encoder has no vectors; evaluate it with --sts or --pairs alone")
 
@@ -154,7 +155,7 @@ def score_benchmark(
     raise TypeError(f"{type(benchmark).__name__} has no scorer")
 
 
-def _encode_pairs(a: list[str], b: list[str], embedder: Embedder) -> tuple[np.ndarray, np.ndarray]:
+def _encode_pairs(a: list[str], b: list[str], embedder: Embedder) -> tuple[FloatArray, FloatArray]:
     """Both sides in one call: tf-idf must see all texts, and repeats are encoded once."""
     vectors = embedder.encode([*a, *b])
     return vectors[: len(a)], vectors[len(a) :]
@@ -235,7 +236,7 @@ def _score_transfer(benchmark: TransferBenchmark, embedder: Embedder) -> Iterato
 
 def _score_retrieval(benchmark: RetrievalBenchmark, embedder: Embedder) -> Iterator[Score]:
     if isinstance(embedder, RawEncoder):
-        vectors = embedder.encode_search(benchmark.queries, benchmark.documents)
+        vectors: FloatArray = embedder.encode_search(benchmark.queries, benchmark.documents)
     else:
         vectors = embedder.encode([*benchmark.queries, *benchmark.documents])
     norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

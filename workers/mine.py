@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sbert_core.arrays import BoolArray, Float32Array, Int64Array, UInt64Array
 from sbert_core.data_file import DataFile
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.storage import Storage, storage_at
@@ -25,8 +26,8 @@ TOO_FEW = "too few candidates pass the guards"
 class ShardKeys(NamedTuple):
     """Keys of a shard's queries and answers, one each per row."""
 
-    query: np.ndarray
-    answer: np.ndarray
+    query: UInt64Array
+    answer: UInt64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,12 @@ class MineJob:
         """File of the vectors of a shard's queries or answers."""
         return f"{self.work}/{role}/{self.shards[shard].rpartition('/')[2]}.npy"
 
-    def read_vectors(self, shard: int, role: str) -> np.ndarray:
+    def read_vectors(self, shard: int, role: str) -> Float32Array:
         """Vectors that `write_vectors` wrote."""
-        vectors: np.ndarray = np.load(io.BytesIO(self.storage.read(self.array_name(shard, role))))
+        vectors: Float32Array = np.load(io.BytesIO(self.storage.read(self.array_name(shard, role))))
         return vectors
 
-    def write_vectors(self, shard: int, role: str, vectors: np.ndarray) -> None:
+    def write_vectors(self, shard: int, role: str, vectors: Float32Array) -> None:
         """Keep the vectors of a shard's queries or answers."""
         sink = io.BytesIO()
         np.save(sink, vectors)
@@ -96,7 +97,7 @@ def embed_shard(job: MineJob, shard: int) -> ShardKeys:
 
 
 def mine_shard(
-    job: MineJob, shard: int, keys: list[ShardKeys], is_candidate: list[np.ndarray]
+    job: MineJob, shard: int, keys: list[ShardKeys], is_candidate: list[BoolArray]
 ) -> MinedShard:
     """Find the hard negatives of a shard's queries among the answers of all shards; write it.
 
@@ -125,7 +126,7 @@ def mine_shard(
     return _write_shard(job, shard, row_QK, first_row)
 
 
-def _write_shard(job: MineJob, shard: int, row_QK: np.ndarray, first_row: np.ndarray) -> MinedShard:
+def _write_shard(job: MineJob, shard: int, row_QK: Int64Array, first_row: Int64Array) -> MinedShard:
     """Write a shard's rows with the texts of their negatives, and those that have too few.
 
     row_QK: rows of the whole split. first_row: number of each shard's first row in it.
@@ -150,7 +151,7 @@ def _write_shard(job: MineJob, shard: int, row_QK: np.ndarray, first_row: np.nda
     return MinedShard(written, left_out)
 
 
-def _read_answers(job: MineJob, rows: np.ndarray, first_row: np.ndarray) -> list[str]:
+def _read_answers(job: MineJob, rows: Int64Array, first_row: Int64Array) -> list[str]:
     """Answers at rows of the whole split, one shard's texts in memory at a time."""
     shard = np.searchsorted(first_row, rows, side="right") - 1
     texts: list[str] = [""] * len(rows)

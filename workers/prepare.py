@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
+from sbert_core.arrays import Float64Array, Int64Array, ObjectArray, UInt64Array
 from sbert_core.choices import ExampleFormat
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.formats import read_table
@@ -57,9 +58,9 @@ class PrepareJob:
 class FileExamples:
     """One entry per row of a file: keys of its texts (row x role), its length, its label."""
 
-    keys: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray | None
+    keys: UInt64Array
+    lengths: Int64Array
+    labels: ObjectArray | Float64Array | None
 
 
 def read_examples(job: PrepareJob, root: str, file: CorpusFile, number: int) -> FileExamples:
@@ -81,7 +82,7 @@ def read_examples(job: PrepareJob, root: str, file: CorpusFile, number: int) -> 
     return FileExamples(keys, lengths, labels)
 
 
-def _lengths(texts: list[list[str]], tokenizer: str | None) -> np.ndarray:
+def _lengths(texts: list[list[str]], tokenizer: str | None) -> Int64Array:
     """Tokens of all texts of a row; characters without a tokenizer."""
     total = np.zeros(len(texts[0]), np.int64)
     if tokenizer is None:
@@ -97,7 +98,7 @@ def _lengths(texts: list[list[str]], tokenizer: str | None) -> np.ndarray:
     return total
 
 
-def read_text_keys(root: str, file: CorpusFile) -> np.ndarray:
+def read_text_keys(root: str, file: CorpusFile) -> UInt64Array:
     """Keys of every text in a file, in all columns of texts; ValueError if it has none."""
     table = read_table(storage_at(root), file)
     keys = [
@@ -112,7 +113,7 @@ def read_text_keys(root: str, file: CorpusFile) -> np.ndarray:
 
 def write_rows(
     job: PrepareJob,
-    pieces: list[tuple[int, np.ndarray]],
+    pieces: list[tuple[int, Int64Array]],
     name: str,
     classes: list[str] | None,
     extra: dict[str, list[str]],

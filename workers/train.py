@@ -21,6 +21,7 @@ import torch
 from ray.train import Checkpoint
 from torch import Tensor
 
+from sbert_core.arrays import Float32Array, Int64Array
 from sbert_core.choices import ExampleFormat, ObjectiveName
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.encoder.encoder import Encoder
@@ -106,7 +107,7 @@ class TrainJob:
             seed=self.seed,
         )
 
-    def rows(self, name: str) -> tuple[list[list[str]], np.ndarray | None]:
+    def rows(self, name: str) -> tuple[list[list[str]], Int64Array | Float32Array | None]:
         """Texts role by role and labels of one shard."""
         with pq.ParquetFile(pa.BufferReader(storage_at(self.shards).buffer(name))) as file:
             table = file.read()

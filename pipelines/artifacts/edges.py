@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pipelines.artifacts.ids import IdIndex, check_parts
 from pipelines.artifacts.layout import GROUPS
 from pipelines.artifacts.reader import PairsArtifact
+from sbert_core.arrays import Int32Array
 from sbert_core.join.bounded import Edges
 
 # Pairs looked up at a time. Every look-up hashes all ids again, so there are few; 8M pairs of ids
@@ -40,7 +41,7 @@ def read_edges(pairs: PairsArtifact, rows: IdIndex, min_rerank: float | None) ->
     return Edges(a[:filled], b[:filled], cos[:filled])
 
 
-def read_groups(pairs: PairsArtifact, rows: IdIndex) -> list[np.ndarray]:
+def read_groups(pairs: PairsArtifact, rows: IdIndex) -> list[Int32Array]:
     """Rows of each group of equal vectors that was too large to be expanded to pairs."""
     check_parts(pairs, pairs.manifest.sidecars)
     batches = list(pairs.sidecars(GROUPS))

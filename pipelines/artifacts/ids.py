@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.artifacts.reader import AnyArtifact, VectorsArtifact
+from sbert_core.arrays import Int32Array, Int64Array
 from sbert_core.corpus.files import find_corpus
 from sbert_core.corpus.formats import read_table
 from sbert_core.data_file import DataFile
@@ -25,7 +26,7 @@ class IdIndex:
     """
 
     ids: pa.Array
-    place: np.ndarray
+    place: Int64Array
     id_type: pa.DataType
 
     @classmethod
@@ -39,7 +40,7 @@ class IdIndex:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def lookup(self, ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    def lookup(self, ids: pa.Array | pa.ChunkedArray) -> Int32Array:
         """The row number of each id, int32; -1 for an unknown one."""
         ids = widen_array(ids)
         if pa.types.is_integer(self.ids.type):
@@ -49,9 +50,10 @@ class IdIndex:
             is_known = (known[found] == asked) & ids.is_valid().to_numpy(zero_copy_only=False)
             return np.where(is_known, found, -1).astype(np.int32)
         found = pc.fill_null(pc.index_in(ids, self.ids), -1)
-        return found.to_numpy(zero_copy_only=False).astype(np.int32)
+        numbers: Int32Array = found.to_numpy(zero_copy_only=False).astype(np.int32)
+        return numbers
 
-    def published_ids(self, numbers: np.ndarray | pa.Array) -> pa.ChunkedArray:
+    def published_ids(self, numbers: Int64Array | pa.Array) -> pa.ChunkedArray:
         """Ids of some rows, of the type they have in the artifact; null for null."""
         places = pa.array(numbers) if isinstance(numbers, np.ndarray) else numbers
         return take_narrow(self.ids, places, self.id_type)

@@ -12,6 +12,7 @@ from pipelines.artifacts.ids import IdIndex, rule_columns
 from pipelines.cluster.identity import ClusterIdentity
 from pipelines.cluster.previous import PreviousClusters, compare_decisions
 from pipelines.cluster.spec import ClusterMethod
+from sbert_core.arrays import BoolArray, Int32Array, Int64Array
 from sbert_core.clusters.components import find_chained_component, label_components
 from sbert_core.clusters.duplicate_groups import collapse_groups, expand_decision
 from sbert_core.clusters.keep_rules import parse_rules, rank_rows, required_columns
@@ -35,7 +36,7 @@ class ThresholdClusters:
     decision: Decision
     clusters: ClusterLabels
     num_protected_pairs: int
-    protected_pairs: np.ndarray
+    protected_pairs: Int32Array
     changes: pa.Table | None = None
     against_fresh: dict[str, int] | None = None
 
@@ -47,7 +48,7 @@ class Decider:
     """
 
     def __init__(
-        self, identity: ClusterIdentity, rows: IdIndex, groups: Sequence[np.ndarray]
+        self, identity: ClusterIdentity, rows: IdIndex, groups: Sequence[Int32Array]
     ) -> None:
         self.identity = identity
         self.rows = rows
@@ -92,7 +93,7 @@ class Decider:
             fresh,
         )
 
-    def _find_protected_pairs(self, edges: Edges) -> tuple[int, np.ndarray]:
+    def _find_protected_pairs(self, edges: Edges) -> tuple[int, Int32Array]:
         """How many edges join two protected rows, and some of them."""
         both = np.flatnonzero(self.is_protected[edges.a] & self.is_protected[edges.b])
         number = len(both)
@@ -104,7 +105,7 @@ class Decider:
             pairs.append(few[np.stack(np.triu_indices(len(few), 1), axis=1)])
         return number, np.concatenate(pairs)[:PAIRS_SHOWN]
 
-    def _select_leaders(self, edges: Edges, was_kept: np.ndarray) -> Decision:
+    def _select_leaders(self, edges: Edges, was_kept: BoolArray) -> Decision:
         first = [some for some in (self.is_protected, was_kept) if some.any()]
         rank = rank_rows(self.rules, self.table, self.rows.ids, first)
         protected = int(self.is_protected.sum())
@@ -112,7 +113,7 @@ class Decider:
         decision = select_leaders(collapsed, rank, protected)
         return expand_decision(decision, collapsed, self.groups, rank, protected)
 
-    def _label_components(self, edges: Edges, decision: Decision) -> np.ndarray:
+    def _label_components(self, edges: Edges, decision: Decision) -> Int64Array:
         links = [edges, *(_star(members) for members in self.groups)]
         whole = Edges(*(np.concatenate([getattr(e, n) for e in links]) for n in ("a", "b", "cos")))
         label = label_components(whole, len(self.rows))
@@ -127,13 +128,13 @@ class Decider:
         return label
 
 
-def _star(members: np.ndarray) -> Edges:
+def _star(members: Int32Array) -> Edges:
     """Edges from the first of a group of equal rows to all others."""
     first = np.full(len(members) - 1, members[0], np.int32)
     return Edges(first, members[1:].astype(np.int32), np.ones(len(first), np.float32))
 
 
-def _find_protected_rows(identity: ClusterIdentity, rows: IdIndex) -> np.ndarray:
+def _find_protected_rows(identity: ClusterIdentity, rows: IdIndex) -> BoolArray:
     """Which rows `--protect` names; ValueError for ids that the vectors lack."""
     is_protected, place = np.zeros(len(rows), bool), identity.spec.protect
     if not identity.protected:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipelines.artifacts.ids import IdIndex, check_parts, read_wide_columns
 from pipelines.artifacts.reader import ClustersArtifact
+from sbert_core.arrays import BoolArray
 from sbert_core.clusters.leaders import Decision
 from sbert_core.large_strings import take_narrow
 
@@ -21,7 +22,7 @@ class PreviousClusters:
     """Decisions of an earlier run at one threshold, by id."""
 
     ids: pa.Array
-    keep: np.ndarray
+    keep: BoolArray
     canonical: pa.Array
 
     @classmethod
@@ -33,7 +34,7 @@ class PreviousClusters:
         keep = own["keep"].combine_chunks().to_numpy(zero_copy_only=False)
         return cls(own["id"].combine_chunks(), keep, own["canonical"].combine_chunks())
 
-    def kept_rows(self, rows: IdIndex) -> np.ndarray:
+    def kept_rows(self, rows: IdIndex) -> BoolArray:
         """Which rows of the index were kept, bool."""
         number = rows.lookup(self.ids.filter(pa.array(self.keep)))
         is_kept = np.zeros(len(rows), bool)

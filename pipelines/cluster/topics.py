@@ -8,6 +8,7 @@ from pipelines.artifacts.ids import IdIndex
 from pipelines.artifacts.reader import VectorsArtifact
 from pipelines.artifacts.sample_texts import SampleTexts
 from pipelines.artifacts.sidecars import Topic
+from sbert_core.arrays import Int32Array
 from sbert_core.clusters.topics import ROWS_PER_TOPIC, TopicModel, extract_keywords
 from sbert_core.join.bounded import normalize_rows
 from sbert_core.vectors.row_ranges import sample_rows
@@ -19,7 +20,7 @@ TEXTS_PER_TOPIC = 100
 class TopicAssignment:
     """The topic of each row, by position in the artifact, and a description of each topic."""
 
-    topic: np.ndarray | None
+    topic: Int32Array | None
     described: tuple[Topic, ...]
 
     @classmethod

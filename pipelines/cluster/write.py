@@ -8,6 +8,7 @@ import pyarrow as pa
 from pipelines.artifacts.ids import IdIndex
 from pipelines.artifacts.layout import CHANGES, KEEP
 from pipelines.cluster.decide import ThresholdClusters
+from sbert_core.arrays import Int32Array, Int64Array
 from sbert_core.clusters.labels import REASONS
 from sbert_core.corpus.published import DATA
 from sbert_core.data_file import DataFile
@@ -22,7 +23,7 @@ def write_clusters(
     generation: str,
     decided: Iterable[ThresholdClusters],
     rows: IdIndex,
-    topic: np.ndarray | None,
+    topic: Int32Array | None,
 ) -> list[DataFile]:
     """Write all rows in the order of the vectors, one threshold after the other.
 
@@ -66,7 +67,7 @@ def write_changes(
 
 
 def _table(
-    own: ThresholdClusters, rows: IdIndex, number: np.ndarray, topic: np.ndarray | None
+    own: ThresholdClusters, rows: IdIndex, number: Int64Array, topic: Int32Array | None
 ) -> pa.Table:
     decision, clusters = own.decision, own.clusters
     is_kept = decision.is_kept[number]

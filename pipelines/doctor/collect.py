@@ -7,7 +7,7 @@ Out: Findings. Every marker file is removed again.
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import ray._private.worker as ray_worker  # the only source of the dashboard's address
 
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 60.0
 
 Value = TypeVar("Value")
+More = TypeVarTuple("More")
 
 
 def collect_findings(places: Sequence[str], seconds: float = ANSWER_SECONDS) -> Findings:
@@ -83,7 +84,7 @@ class StorageCheck:
         )
 
     def _call(
-        self, function: Callable[..., Value], calls: Mapping[str, tuple[object, ...]]
+        self, function: Callable[[str, str, *More], Value], calls: Mapping[str, tuple[*More]]
     ) -> dict[str, NodeAnswer[Value]]:
         """Answers by name. calls: arguments by name, beside place and folder."""
         arguments = {name: (self.place, self.folder, *more) for name, more in calls.items()}

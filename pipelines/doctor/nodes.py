@@ -8,7 +8,7 @@ Out: a NodeAnswer by node, within a deadline: a node that does not answer delays
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
 import ray
 from ray.exceptions import RayError
@@ -22,6 +22,7 @@ CLOCK_SECONDS = 10.0
 ERROR_CHARS = 200
 
 Value = TypeVar("Value")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +61,19 @@ def list_nodes() -> list[ClusterNode]:
 
 
 def call_on_nodes(
-    function: Callable[..., Value],
-    calls: Iterable[tuple[ClusterNode, tuple[object, ...]]],
+    function: Callable[[*Arguments], Value],
+    calls: Iterable[tuple[ClusterNode, tuple[*Arguments]]],
     seconds: float,
 ) -> dict[str, NodeAnswer[Value]]:
     """Call a function on each node. calls: a node and the arguments. The answers by node id."""
     task = ray.remote(num_cpus=0, max_retries=0)(function)
+    # Ray's types take a function of unknown parameters for one that has none.
+    wanted: Iterable[tuple[ClusterNode, tuple[object, ...]]] = calls
     running = {
         node.id: task.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
         ).remote(*arguments)
-        for node, arguments in calls
+        for node, arguments in wanted
     }
     if not running:
         return {}
@@ -89,7 +92,9 @@ def _fetch(reference: "ray.ObjectRef[Value]") -> Value:
         return ray.get(reference)
 
 
-def call_here(function: Callable[..., Value], arguments: tuple[object, ...]) -> NodeAnswer[Value]:
+def call_here(
+    function: Callable[[*Arguments], Value], arguments: tuple[*Arguments]
+) -> NodeAnswer[Value]:
     """Call a function in this process, with errors as answers."""
     try:
         return NodeAnswer(value=function(*arguments))

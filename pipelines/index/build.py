@@ -5,8 +5,6 @@ Every finished step leaves a checkpoint from which a rerun continues.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pipelines.artifacts.layout import WORK
 from pipelines.artifacts.writer import Writer
 from pipelines.index import plan
@@ -16,6 +14,7 @@ from pipelines.index.recall import EffortRecall, RecallTable
 from pipelines.index.update import Update
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import as_they_come, in_order
+from sbert_core.arrays import Float32Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.shard_record import ShardRecord
 from sbert_core.vectors.reader import check_part
@@ -158,7 +157,7 @@ class Build:
         self, kept: list[ShardRecord], built: list[BuiltShard], queries: RecallQueries
     ) -> list[ShardMeasure]:
         """Search every shard at every effort."""
-        none: dict[int, np.ndarray] = {}
+        none: dict[int, Float32Array] = {}
         found = [(record.files, none) for record in kept]
         found += [(own.record.files, own.held) for own in built]
         calls = [

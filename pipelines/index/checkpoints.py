@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sbert_core.arrays import Float32Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.shard_record import ShardRecord
 from sbert_core.json_record import Count, Number, decode, encode
@@ -43,6 +44,14 @@ class ShardStep:
     seconds: Number
 
 
+@dataclass(frozen=True, slots=True)
+class _StepFile:
+    """What a checkpoint holds: its JSON record as text, and the arrays beside it."""
+
+    text: str
+    arrays: dict[str, Float32Array]
+
+
 class StepCheckpoints:
     """Checkpoints of one build, in a folder of the output's storage."""
 
@@ -58,7 +67,7 @@ class StepCheckpoints:
         """The trained FAISS index, None before `save_trained`."""
         if (file := self._load(TRAINED)) is None:
             return None
-        step = decode(TrainedStep, json.loads(str(file[JSON])), self._path(TRAINED))
+        step = decode(TrainedStep, json.loads(file.text), self._path(TRAINED))
         return TrainedIndex(step.file, step.seconds)
 
     def save_shard(self, built: BuiltShard) -> None:
@@ -81,25 +90,26 @@ class StepCheckpoints:
         name = _shard_name(number)
         if (file := self._load(name)) is None:
             return None
-        step = decode(ShardStep, json.loads(str(file[JSON])), self._path(name))
+        step = decode(ShardStep, json.loads(file.text), self._path(name))
         record = ShardRecord(
             rows=step.rows, live=step.live, nodes=step.nodes, parts=step.parts, files=step.files
         )
-        held = {int(key.partition("/")[2]): file[key] for key in file if key != JSON}
+        held = {int(key.partition("/")[2]): cosines for key, cosines in file.arrays.items()}
         return BuiltShard(number=step.number, record=record, seconds=step.seconds, held=held)
 
-    def _save(self, name: str, record: object, arrays: Mapping[str, np.ndarray]) -> None:
+    def _save(self, name: str, record: object, arrays: Mapping[str, Float32Array]) -> None:
         sink = io.BytesIO()
         text = np.array(json.dumps(encode(record)))
         # numpy's stub takes keywords for the option allow_pickle.
         np.savez(sink, **{JSON: text, **arrays})  # type: ignore[arg-type]
         self._storage.put(self._path(name), sink.getvalue())
 
-    def _load(self, name: str) -> dict[str, np.ndarray] | None:
+    def _load(self, name: str) -> _StepFile | None:
         if self._storage.stat(self._path(name)) is None:
             return None
         with np.load(io.BytesIO(self._storage.read(self._path(name)))) as file:
-            return dict(file)
+            arrays = dict(file)
+        return _StepFile(str(arrays.pop(JSON)), arrays)
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}.npz"

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from sbert_core.arrays import Float32Array, Int64Array
 from sbert_core.vectors.row_ranges import RowRange, sample_rows
 from workers.index.job import RecallQueries
 
@@ -33,11 +34,11 @@ def sample_held_rows(pieces: list[RowRange], number: int, seed: int) -> list[Row
 
 
 def make_queries(
-    inside: list[np.ndarray], held: list[np.ndarray], held_pieces: list[RowRange], dim: int
+    inside: list[Float32Array], held: list[Float32Array], held_pieces: list[RowRange], dim: int
 ) -> RecallQueries:
     """Queries from blocks of vectors. held_pieces: the rows that the blocks of `held` are of."""
     empty = np.empty((0, dim), np.float32)
-    rows: dict[str, np.ndarray] = {}
+    rows: dict[str, Int64Array] = {}
     for piece in held_pieces:
         assert piece.rows is not None
         rows[piece.sha256] = np.union1d(rows.get(piece.sha256, np.empty(0, int)), piece.rows)

@@ -7,10 +7,9 @@ sample that chose the effort overstates it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pipelines.artifacts.errors import TargetMissed
 from pipelines.artifacts.kinds import RecallAtK
+from sbert_core.arrays import Float64Array
 from sbert_core.index.recall import Recall, estimate_recall, query_recalls
 from workers.index.measure import ExactCosines, ShardMeasure, merge_cosines
 
@@ -91,7 +90,7 @@ class RecallTable:
             for sample in self._exact
         }
 
-    def _query_recalls(self, sample: str, effort: int, k: int) -> np.ndarray:
+    def _query_recalls(self, sample: str, effort: int, k: int) -> Float64Array:
         found = merge_cosines(by_effort[effort] for by_effort in self._found[sample])
         return query_recalls(found, self._exact[sample], k)
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from sbert_core.arrays import Int64Array
 from sbert_core.join.duplicates import DuplicateGroups
 from sbert_core.vectors.row_ranges import split_evenly
 from sbert_core.vectors.table import VectorTable
@@ -36,7 +37,7 @@ def plan_blocks(side: VectorTable, groups: DuplicateGroups) -> list[BlockSpec]:
     ]
 
 
-def part_starts(blocks: list[BlockSpec], max_parts: int | None = None) -> np.ndarray:
+def part_starts(blocks: list[BlockSpec], max_parts: int | None = None) -> Int64Array:
     """The first row of each part of the edges: a part for each block, or for every few of them."""
     step = 1 if max_parts is None else math.ceil(len(blocks) / max_parts)
     starts = np.array([block.first_row for block in blocks[::step]], np.int64)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import ray
 
 from pipelines.artifacts.certificate import Certificate
@@ -10,6 +9,7 @@ from pipelines.pairs import blocks as plan
 from pipelines.pairs.setup import JoinSetup
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
+from sbert_core.arrays import Int64Array
 from sbert_core.join.edges import EdgePart, is_written
 from workers.pairs.exact import count_part, edges_name, join_blocks
 from workers.pairs.join_job import JoinJob
@@ -24,7 +24,7 @@ class JoinResult:
     files must be as many. certificate: of an approximate join.
     """
 
-    starts: np.ndarray
+    starts: Int64Array
     names: list[list[str]]
     num_pairs: int
     certificate: Certificate | None = None

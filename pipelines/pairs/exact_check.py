@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from pipelines.artifacts.certificate import Band, Certificate
+from sbert_core.arrays import BoolArray, Int64Array
 from sbert_core.join.certificate import (
     BAND_WIDTH,
     MissedPairs,
@@ -36,7 +37,7 @@ class ExactCheck:
     population: Population
     sample: VectorSample
     pairs: ExactPairs
-    is_found: np.ndarray
+    is_found: BoolArray
     threshold: float
 
     def required_margin(self, recall: float, margin: float) -> float:
@@ -57,7 +58,7 @@ class ExactCheck:
         return max(margin_for_recall(needed[own], weight[own], recall) for own in chosen)
 
     def certify(
-        self, found_by_band: np.ndarray, alpha: float, margin: float, num_cells: int
+        self, found_by_band: Int64Array, alpha: float, margin: float, num_cells: int
     ) -> Certificate:
         """The certificate of a join with that margin and so many cells.
 
@@ -81,7 +82,7 @@ class ExactCheck:
             cells=num_cells,
         )
 
-    def _estimate(self, is_chosen: np.ndarray, num_found: int, alpha: float) -> RecallEstimate:
+    def _estimate(self, is_chosen: BoolArray, num_found: int, alpha: float) -> RecallEstimate:
         """Recall of some of the pairs."""
         lost = is_chosen & ~self.is_found
         missed = MissedPairs(row=self.pairs.row[lost], partner=self.pairs.partner[lost])

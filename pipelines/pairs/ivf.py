@@ -19,6 +19,7 @@ from pipelines.pairs.exact_check import ExactCheck
 from pipelines.pairs.setup import JoinSetup
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
+from sbert_core.arrays import BoolArray, Int64Array
 from sbert_core.join.certificate import Population, VectorSample, draw_sample
 from sbert_core.join.edges import EdgePart, is_written
 from sbert_core.join.ivf import (
@@ -169,7 +170,7 @@ class IvfJoin:
 
     # -- pairs found and pairs missed ------------------------------------------------------------
 
-    def _count_edges(self) -> tuple[Population, np.ndarray]:
+    def _count_edges(self) -> tuple[Population, Int64Array]:
         """Written partners found for each distinct row, and written pairs by band."""
         calls = [(self.job, part, self._groups_ref) for part in self._parts]
         found = in_order(count_edges, calls)
@@ -186,10 +187,10 @@ class IvfJoin:
     def _parts(self) -> list[EdgePart]:
         return edge_parts([self.names] * len(self.starts))
 
-    def _place_a(self, rows: np.ndarray) -> np.ndarray:
+    def _place_a(self, rows: Int64Array) -> Int64Array:
         return np.searchsorted(self.first_a, rows)
 
-    def _place_b(self, rows: np.ndarray) -> np.ndarray:
+    def _place_b(self, rows: Int64Array) -> Int64Array:
         return np.searchsorted(self.first_b, rows) + self.offset_b
 
     def _check_sample(self, population: Population, sample: VectorSample) -> ExactCheck:
@@ -212,7 +213,7 @@ class IvfJoin:
         return ExactCheck(population, sample, pairs, is_found, self.job.threshold)
 
     def _search_exactly(
-        self, own: VectorTable, rows: np.ndarray, other: VectorTable
+        self, own: VectorTable, rows: Int64Array, other: VectorTable
     ) -> list[ExactPairs]:
         """Partners of some rows of one side among all rows of the other, by place."""
         taken = in_order(
@@ -229,13 +230,13 @@ class IvfJoin:
             for f in in_order(find_exact_pairs, calls)
         ]
 
-    def _is_found(self, pairs: ExactPairs, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray:
+    def _is_found(self, pairs: ExactPairs, rows_a: Int64Array, rows_b: Int64Array) -> BoolArray:
         calls = [(self.job, part, rows_a, rows_b) for part in self._parts]
         edges = np.concatenate(in_order(edges_touching, calls))
         known = self._keys(self._place_a(edges["a"]), self._place_b(edges["b"]))
         low, high = np.minimum(pairs.row, pairs.partner), np.maximum(pairs.row, pairs.partner)
         return np.isin(self._keys(low, high), known)
 
-    def _keys(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def _keys(self, low: Int64Array, high: Int64Array) -> Int64Array:
         """One number for a pair of places, the smaller first."""
         return low * np.int64(self.offset_b + len(self.first_b)) + high

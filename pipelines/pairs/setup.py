@@ -15,6 +15,7 @@ from pipelines.artifacts.certificate import Certificate
 from pipelines.artifacts.kinds import PairsMetrics
 from pipelines.pairs import blocks as plan
 from pipelines.runtime.tasks import in_order
+from sbert_core.arrays import BytesArray
 from sbert_core.errors import InvalidInput
 from sbert_core.join.bounded import JoinBlock, PcaRotation
 from sbert_core.join.duplicates import DuplicateGroups, digest_vectors
@@ -169,7 +170,7 @@ class JoinSetup:
             )
 
 
-def digest_rows(side: VectorTable) -> np.ndarray:
+def digest_rows(side: VectorTable) -> BytesArray:
     """Digests of the vectors of all rows of a side; equal vectors have equal ones."""
     found = in_order(digest_part, [(side, piece) for piece in side.row_ranges])
     return np.concatenate([digest_vectors(np.empty((0, 1), np.float32)), *found])

@@ -8,6 +8,7 @@ from pipelines.pairs.exact import JoinResult, edge_parts, finished_names
 from pipelines.pairs.setup import JoinSetup
 from pipelines.runtime.progress import poll_progress, progress
 from pipelines.runtime.tasks import in_order
+from sbert_core.arrays import Int64Array
 from sbert_core.data_file import DataFile
 from sbert_core.join.duplicates import DuplicateGroups
 from workers.pairs.join_job import JoinGroups
@@ -51,7 +52,7 @@ def write_top_k(setup: JoinSetup, found: JoinResult, k: int) -> list[DataFile]:
     return [file for file in in_order(write_nearest, calls) if file is not None]
 
 
-def _row_bounds(setup: JoinSetup, starts: np.ndarray) -> list[tuple[int, int]]:
+def _row_bounds(setup: JoinSetup, starts: Int64Array) -> list[tuple[int, int]]:
     """The rows of each part: first, and one behind the last."""
     ends = [*starts[1:].tolist(), setup.job.a.num_rows]
     return list(zip(starts.tolist(), ends, strict=True))

@@ -6,6 +6,7 @@ import ray
 from pipelines.pairs.exact import JoinResult
 from pipelines.pairs.setup import JoinSetup
 from pipelines.runtime.tasks import in_order
+from sbert_core.arrays import Int64Array
 from sbert_core.data_file import DataFile
 from sbert_core.join.duplicates import MAX_EXPANDED_GROUP, DuplicateGroups
 from workers.pairs.join_job import JoinJob
@@ -51,7 +52,7 @@ def write_large_groups(setup: JoinSetup) -> list[DataFile]:
     return [file.made_from(side=side.name) for side, file in zip(large, made, strict=True)]
 
 
-def _bounded_places(groups: DuplicateGroups) -> list[np.ndarray]:
+def _bounded_places(groups: DuplicateGroups) -> list[Int64Array]:
     """Places of groups whose pairs are written, in parts of a bounded number of pairs."""
     places = np.flatnonzero((groups.count > 1) & (groups.count <= MAX_EXPANDED_GROUP))
     count = groups.count[places]

@@ -20,6 +20,7 @@ from pipelines.prepare.spec import PrepareSpec
 from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
 from pipelines.runtime.tasks import in_order
 from pipelines.runtime.timing import StageTimer
+from sbert_core.arrays import Float64Array, Int64Array, ObjectArray, UInt64Array
 from sbert_core.choices import ExampleFormat
 from sbert_core.corpus.files import CorpusFile, find_corpus
 from sbert_core.corpus.published import DATA
@@ -53,18 +54,18 @@ class PrepareReport(StageReport):
 class Rows:
     """All rows of all files, as the driver sees them. `reason` is "" for rows that stay."""
 
-    number: np.ndarray  # of the file
-    row: np.ndarray
-    keys: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray | None
-    reason: np.ndarray
+    number: Int64Array  # of the file
+    row: Int64Array
+    keys: UInt64Array
+    lengths: Int64Array
+    labels: ObjectArray | Float64Array | None
+    reason: ObjectArray
 
-    def places(self, chosen: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    def places(self, chosen: Int64Array) -> list[tuple[int, Int64Array]]:
         """Chosen rows as files and rows in them, their order kept within a file."""
         return [(int(n), self.row[chosen[self.number[chosen] == n]]) for n in self._files(chosen)]
 
-    def _files(self, chosen: np.ndarray) -> np.ndarray:
+    def _files(self, chosen: Int64Array) -> Int64Array:
         return np.unique(self.number[chosen])
 
 
@@ -200,7 +201,7 @@ def _write_shards(
     spec: PrepareSpec,
     job: PrepareJob,
     rows: Rows,
-    splits: dict[str, np.ndarray],
+    splits: dict[str, Int64Array],
     classes: list[str] | None,
 ) -> list[DataFile]:
     """Shards of equal token mass for each split."""
@@ -240,7 +241,7 @@ def _exclude_rows(
     rows: Rows,
     files: list[tuple[str, CorpusFile]],
     exclude: list[tuple[str, CorpusFile]],
-    banned: list[np.ndarray],
+    banned: list[UInt64Array],
 ) -> Rows:
     """Give each row that is left out its ExclusionReason; `banned` holds keys by excluded file."""
     reason = rows.reason
@@ -261,7 +262,7 @@ def _exclude_rows(
     return rows
 
 
-def _classes(job: PrepareJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
+def _classes(job: PrepareJob, rows: Rows, kept: Int64Array) -> list[str] | None:
     """All classes in a fixed order: as they were given, by number, or by name."""
     if job.kind is not ExampleFormat.PAIRS:
         return None
@@ -279,7 +280,7 @@ def _classes(job: PrepareJob, rows: Rows, kept: np.ndarray) -> list[str] | None:
     return found
 
 
-def _shards(spec: PrepareSpec, lengths: np.ndarray) -> list[np.ndarray]:
+def _shards(spec: PrepareSpec, lengths: Int64Array) -> list[Int64Array]:
     num_shards = spec.shards or max(LEAST_SHARDS, -(-len(lengths) // SHARD_ROWS))
     return (
         balanced_shards(lengths, min(num_shards, len(lengths)), spec.seed) if len(lengths) else []
@@ -287,7 +288,7 @@ def _shards(spec: PrepareSpec, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _write_left_out(
-    job: PrepareJob, rows: Rows, left_out: np.ndarray, generation: str
+    job: PrepareJob, rows: Rows, left_out: Int64Array, generation: str
 ) -> tuple[DataFile, ...]:
     """Rows that were left out, with their reasons, one file for each input file."""
     calls = []

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipelines.report.cluster_table import ClusterTable
 from pipelines.report.sources import ReportSources
+from sbert_core.arrays import Int64Array
 from sbert_core.clusters.labels import count_by_size
 from sbert_core.json_record import encode
 from sbert_core.report.facts import (
@@ -55,7 +56,7 @@ def make_cluster_list(table: ClusterTable, number: int, seed: int) -> ClusterLis
     return ClusterList(items=tuple(items), sizes=sizes, note=note, total=len(first))
 
 
-def _choose_rows(table: ClusterTable, clusters: np.ndarray) -> list[ShownRows]:
+def _choose_rows(table: ClusterTable, clusters: Int64Array) -> list[ShownRows]:
     """The first kept rows of each cluster, and the removed ones least like their witness."""
     order = np.argsort(table.cluster, kind="stable")
     low = np.searchsorted(table.cluster[order], clusters)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pipelines.artifacts.ids import IdIndex, read_wide_columns
 from pipelines.artifacts.reader import ClustersArtifact, VectorsArtifact
 from pipelines.artifacts.sample_texts import SampleTexts
+from sbert_core.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 
 COLUMNS = ["id", "threshold", "cluster", "keep", "witness", "cos_to_witness", "reason"]
 
@@ -23,13 +24,13 @@ class ClusterTable:
 
     rows: IdIndex
     samples: SampleTexts
-    cluster: np.ndarray
-    size: np.ndarray
-    keep: np.ndarray
-    witness: np.ndarray
-    cos: np.ndarray
+    cluster: Int64Array
+    size: Int64Array
+    keep: BoolArray
+    witness: Int32Array
+    cos: Float32Array
     reason: pa.Array
-    topic: np.ndarray | None
+    topic: Int32Array | None
     threshold: float
 
     @classmethod

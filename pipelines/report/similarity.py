@@ -6,6 +6,7 @@ from pipelines.artifacts.edges import filter_by_cosine, read_edges, read_groups
 from pipelines.artifacts.ids import IdIndex, read_column
 from pipelines.artifacts.reader import other_pairs
 from pipelines.report.sources import ReportSources
+from sbert_core.arrays import Int64Array
 from sbert_core.clusters.duplicate_groups import collapse_groups, expand_decision
 from sbert_core.clusters.leaders import select_leaders
 from sbert_core.join.random_pairs import NUM_BINS, sample_cosines
@@ -44,7 +45,7 @@ def make_histogram(found: ReportSources, seed: int) -> CosineHistogram | None:
     return CosineHistogram(labels=labels, sets=sets, limit=limit, note=note)
 
 
-def _bars(counts: np.ndarray) -> tuple[int, ...]:
+def _bars(counts: Int64Array) -> tuple[int, ...]:
     return tuple(counts.reshape(-1, BINS_PER_BAR).sum(axis=1).tolist())
 
 

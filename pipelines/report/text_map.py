@@ -6,6 +6,7 @@ import numpy as np
 
 from pipelines.artifacts.reader import VectorsArtifact
 from pipelines.report.cluster_table import ClusterTable
+from sbert_core.arrays import Float64Array
 from sbert_core.join.bounded import normalize_rows
 from sbert_core.report.facts import MapPoint, TextMap
 from sbert_core.vectors.row_ranges import row_numbers, sample_rows
@@ -44,7 +45,7 @@ def make_text_map(
     return TextMap(points=points, groups=groups, note=note)
 
 
-def _plane(unit: np.ndarray) -> np.ndarray:
+def _plane(unit: Float64Array) -> Float64Array:
     """Two principal components in the unit square, moved halfway towards even spread by rank."""
     centred = unit - unit.mean(axis=0)
     sample = centred[: min(len(centred), PLANE_ROWS)]
@@ -54,5 +55,5 @@ def _plane(unit: np.ndarray) -> np.ndarray:
         flat = np.column_stack([flat, np.zeros(len(flat))])
     rank = np.argsort(np.argsort(flat, axis=0), axis=0) / max(1, len(flat) - 1)
     span = np.maximum(np.ptp(flat, axis=0), 1e-9)
-    plane: np.ndarray = 0.03 + 0.94 * (0.5 * rank + 0.5 * (flat - flat.min(axis=0)) / span)
+    plane: Float64Array = 0.03 + 0.94 * (0.5 * rank + 0.5 * (flat - flat.min(axis=0)) / span)
     return plane

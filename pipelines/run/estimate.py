@@ -1,17 +1,18 @@
 """What a run would do, about how long it would take, and what it would cost."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipelines.artifacts.reader import Artifact, typed
 from pipelines.cluster.job import ClusterStage
+from pipelines.cluster.spec import ClusterSpec
 from pipelines.embed import job as embed
 from pipelines.embed.estimate import EmbedEstimate
 from pipelines.embed.spec import EmbedSpec
 from pipelines.index.job import IndexStage
+from pipelines.index.spec import IndexSpec
 from pipelines.options import Spec
 from pipelines.pairs.job import EXACT_CORE_SECONDS, PairsStage
+from pipelines.pairs.spec import PairsSpec
 from pipelines.run.jobfile import JobFile
 from pipelines.runtime.session import num_cores
 from pipelines.runtime.stage import ArtifactStage, StageReport
@@ -72,7 +73,7 @@ def estimate_run(job: JobFile) -> JobPlan:
                 StagePlan(name, what, rows, estimate.tokens, (low, high), estimate.bytes_out)
             )
             continue
-        is_done = is_same and _is_current(name, spec)
+        is_done = is_same and _is_current(spec)
         is_same = is_same and (is_done or name in ("report", "index"))
         if is_done:
             stages.append(StagePlan(name, "nothing to do"))
@@ -119,24 +120,30 @@ def _is_there(place: str) -> bool:
     return storage_at(place).stat(MANIFEST) is not None
 
 
-def _is_current(name: str, spec: Spec) -> bool:
+def _is_current(spec: Spec) -> bool:
     """Would the stage have nothing to do on what is there now?"""
-    make_stage = STAGES.get(name)
-    place = str(getattr(spec, "out", ""))
-    if make_stage is None or not _is_there(place):
+    if not isinstance(spec, PairsSpec | ClusterSpec | IndexSpec):
+        return False
+    place = spec.out
+    if not _is_there(place):
         return False
     try:
-        stage = make_stage(spec)
+        stage = _make_stage(spec)
         return stage.is_current(typed(Artifact.open(place).manifest, stage.kind, place, ""))
     except (ValueError, FileNotFoundError):
         return False
 
 
-STAGES: dict[str, Callable[[Any], ArtifactStage[object, object, object, StageReport]]] = {
-    "pairs": PairsStage,
-    "cluster": ClusterStage,
-    "index": IndexStage,
-}
+def _make_stage(
+    spec: PairsSpec | ClusterSpec | IndexSpec,
+) -> ArtifactStage[object, object, object, StageReport]:
+    match spec:
+        case PairsSpec():
+            return PairsStage(spec)
+        case ClusterSpec():
+            return ClusterStage(spec)
+        case IndexSpec():
+            return IndexStage(spec)
 
 
 def _sum(ranges: list[tuple[float, float]]) -> tuple[float, float]:

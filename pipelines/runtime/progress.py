@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from typing import Protocol
 
 from ray.exceptions import RayError
 from rich.console import Console
@@ -20,8 +21,13 @@ log = logging.getLogger(__name__)
 LOG_EVERY_SECONDS = 10.0
 POLL_SECONDS = 1.0
 
-Advance = Callable[..., None]
 _shown: list[tuple[Progress, TaskID]] = []  # the display of a run, and the stage that runs
+
+
+class Advance(Protocol):
+    """Told of the rows and tokens done since the last call, and of a remark if any."""
+
+    def __call__(self, rows: int, tokens: int, remark: str = "") -> None: ...
 
 
 @contextmanager

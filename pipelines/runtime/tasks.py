@@ -5,7 +5,7 @@ Tasks write files that are whole or not there, so one that was abandoned leaves 
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
@@ -16,20 +16,23 @@ from pipelines.runtime.metrics import observe
 from pipelines.runtime.shutdown import raise_if_requested
 
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")  # not compared with the calls: those may hold references
 
 TASKS_PER_CPU = 2
 GRACE_SECONDS = 15.0
 POLL_SECONDS = 10.0  # a cluster that has grown gets more tasks, whether one has ended or not
 
 
-def in_order(function: Callable[..., Result], calls: Sequence[tuple[object, ...]]) -> list[Result]:
+def in_order(
+    function: Callable[Parameters, Result], calls: Sequence[tuple[object, ...]]
+) -> list[Result]:
     """Run a task for each call, given as arguments; the results in the order of the calls."""
     results = dict(as_they_come(function, calls))
     return [results[number] for number in range(len(calls))]
 
 
 def as_they_come(
-    function: Callable[..., Result], calls: Sequence[tuple[object, ...]]
+    function: Callable[Parameters, Result], calls: Sequence[tuple[object, ...]]
 ) -> Iterator[tuple[int, Result]]:
     """The same, as number and result of each call, the first to end first."""
     remote = ray.remote(function)

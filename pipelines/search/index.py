@@ -22,6 +22,7 @@ from pipelines.artifacts.manifest import IndexManifest
 from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.reader import Artifact, typed
 from pipelines.runtime.session import num_cores
+from sbert_core.arrays import Float32Array, Int64Array, RealArray
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.hits import NO_ROW, Hits, merge_hits
 from sbert_core.index.kinds import IndexKind
@@ -39,8 +40,8 @@ class SearchResult:
     """
 
     ids: list[list[object]]
-    cos: list[np.ndarray]
-    rows: list[np.ndarray]
+    cos: list[Float32Array]
+    rows: list[Int64Array]
 
 
 class SpaceMismatch(ValueError):
@@ -136,7 +137,7 @@ class Index:
         vectors = self.encoder.encode(texts, prompt=self.encoder.query_prompt)
         return self.search(vectors, k, where=where)
 
-    def search(self, vectors: np.ndarray, k: int = 10, *, where: str | None = None) -> SearchResult:
+    def search(self, vectors: RealArray, k: int = 10, *, where: str | None = None) -> SearchResult:
         """The rows closest to one vector, or to each of several, of the index's space.
 
         where: as of `search_text`. ValueError for other dimensions or a vector without direction.
@@ -155,7 +156,7 @@ class Index:
         hits = [self._search_shard(n, queries, k + 1, where) for n in range(self.num_shards)]
         return self._to_result(merge_hits(hits, k + 1), k)
 
-    def _search_shard(self, number: int, queries: np.ndarray, k: int, where: str | None) -> Hits:
+    def _search_shard(self, number: int, queries: Float32Array, k: int, where: str | None) -> Hits:
         shard = self.shard(number)
         mask = shard_mask(shard, where)
         hits = shard.search(queries, k, self.effort, threads=num_cores(), mask=mask)
@@ -201,7 +202,7 @@ class Index:
             [rows[query, :end] for query, end in ends],
         )
 
-    def columns(self, rows: np.ndarray, names: Sequence[str]) -> pa.Table:
+    def columns(self, rows: Int64Array, names: Sequence[str]) -> pa.Table:
         """Some columns of rows, given by their numbers over all shards."""
         ends = np.cumsum(self._sizes)
         shard = np.searchsorted(ends, rows, side="right")

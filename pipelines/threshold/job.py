@@ -15,6 +15,7 @@ from pipelines.artifacts.reader import Artifact, PairsArtifact, VectorsArtifact
 from pipelines.artifacts.sample_texts import SampleTexts
 from pipelines.runtime.readable import ReadableReport
 from pipelines.threshold.spec import ThresholdSpec
+from sbert_core.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 from sbert_core.corpus.labelled import find_column, read_labelled
 from sbert_core.evaluation.pair_classification import pair_scores
 from sbert_core.join.bounded import Edges, paired_cosines
@@ -187,7 +188,7 @@ def _measure_labels(path: str, vectors: VectorsArtifact) -> ThresholdReport:
     )
 
 
-def _find_ids(path: str, table: pa.Table, name: str, rows: IdIndex) -> np.ndarray:
+def _find_ids(path: str, table: pa.Table, name: str, rows: IdIndex) -> Int32Array:
     number = rows.lookup(table[name].cast(rows.ids.type))
     if (number < 0).any():
         unknown = table[name][int(np.flatnonzero(number < 0)[0])].as_py()
@@ -197,7 +198,7 @@ def _find_ids(path: str, table: pa.Table, name: str, rows: IdIndex) -> np.ndarra
     return number
 
 
-def _parse_labels(path: str, table: pa.Table) -> np.ndarray:
+def _parse_labels(path: str, table: pa.Table) -> BoolArray:
     words = [str(value).lower() for value in table["label"].to_pylist()]
     unknown = next((word for word in words if word not in LABELS), None)
     if unknown is not None:
@@ -208,7 +209,7 @@ def _parse_labels(path: str, table: pa.Table) -> np.ndarray:
     return truth
 
 
-def _read_vectors(table: VectorTable, places: np.ndarray) -> np.ndarray:
+def _read_vectors(table: VectorTable, places: Int64Array) -> Float32Array:
     """Vectors of rows by position, in the order of `places`."""
     wanted, back = np.unique(places, return_inverse=True)
     found, start = [], 0
@@ -220,7 +221,7 @@ def _read_vectors(table: VectorTable, places: np.ndarray) -> np.ndarray:
     return np.concatenate(found)[back]
 
 
-def _labelled_level(cos: np.ndarray, truth: np.ndarray, level: float) -> Level:
+def _labelled_level(cos: Float32Array, truth: BoolArray, level: float) -> Level:
     is_called = cos >= np.float32(level)
     hits = int((is_called & truth).sum())
     num_called, num_true = int(is_called.sum()), int(truth.sum())

@@ -7,17 +7,20 @@ driver unchanged.
 import pickle
 from collections.abc import Callable
 from functools import wraps
+from typing import TypeVarTuple
 
 import pyarrow as pa
 
 ERROR = "error"
 
+Arguments = TypeVarTuple("Arguments")
 
-def errors_as_rows(call: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+
+def errors_as_rows(call: Callable[[*Arguments], pa.Table]) -> Callable[[*Arguments], pa.Table]:
     """Wrap a call so that an exception becomes a table with one pickled row in column `error`."""
 
     @wraps(call)
-    def guarded(*arguments: object) -> pa.Table:
+    def guarded(*arguments: *Arguments) -> pa.Table:
         try:
             return call(*arguments)
         except Exception as error:  # noqa: BLE001 - raised again by the driver

@@ -20,6 +20,7 @@ import torch
 import transformers
 from torch import nn
 
+from sbert_core.arrays import Float32Array, Int64Array
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.checkpoint import read_parts
 from sbert_core.encoder.device import Precision
@@ -75,7 +76,7 @@ class TimedEncoder(Encoder):
 
     def encode_batch(
         self, batch: Batch, normalize: bool = True, num_skipped: int = 0
-    ) -> np.ndarray:
+    ) -> Float32Array:
         start = time.perf_counter()
         vectors = super().encode_batch(batch, normalize, num_skipped)
         self.batch_seconds += time.perf_counter() - start
@@ -134,7 +135,7 @@ def measure_precisions(
 
 
 def measure_precision(
-    encoder: TimedEncoder, texts: Sequence[str], wanted: np.ndarray, seconds: float
+    encoder: TimedEncoder, texts: Sequence[str], wanted: Float32Array, seconds: float
 ) -> PrecisionReport:
     """Measure one encoder. wanted: vectors of the first texts, as the CPU computes them.
 
@@ -145,7 +146,7 @@ def measure_precision(
     peak = peak_flops(str(encoder.device), dtype, min(seconds, PEAK_SECONDS))
     encoder.encode(texts[:WARMING_TEXTS])
     encoder.batch_seconds = 0.0
-    lengths: list[np.ndarray] = []
+    lengths: list[Int64Array] = []
     with sample_utilization(encoder.device) as samples:
         start = time.perf_counter()
         while (spent := time.perf_counter() - start) < seconds or not lengths:
@@ -164,7 +165,7 @@ def measure_precision(
     )
 
 
-def largest_deviation(wanted: np.ndarray, found: np.ndarray) -> float:
+def largest_deviation(wanted: Float32Array, found: Float32Array) -> float:
     """The largest 1 - cosine of unit vectors that should be equal; a NaN counts as cosine -1."""
     cos = np.einsum("ij,ij->i", wanted.astype(np.float64), found.astype(np.float64))
     return float(np.max(1 - np.nan_to_num(cos, nan=-1.0)))
@@ -187,7 +188,7 @@ def _wait_for(product: torch.Tensor) -> None:
     product[0, 0].item()
 
 
-def flops_per_token(encoder: Encoder, lengths: np.ndarray) -> float:
+def flops_per_token(encoder: Encoder, lengths: Int64Array) -> float:
     """Operations per token: linear layers every token passes, and attention over these lengths."""
     model = encoder.network["model"]
     linear = sum(

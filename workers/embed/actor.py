@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import Int64Array, RecordArray, UInt32Array
 from sbert_core.choices import LongTexts
 from sbert_core.corpus.reader import CorpusRows
 from sbert_core.corpus.units import Unit
@@ -139,7 +140,7 @@ class UnitEmbedder:
         )
 
     def _write(
-        self, unit: Unit, rows: CorpusRows, refs: np.ndarray, block: VectorBlock, stats: UnitStats
+        self, unit: Unit, rows: CorpusRows, refs: RecordArray, block: VectorBlock, stats: UnitStats
     ) -> None:
         """Statistics, vectors that others use, then the part; or vectors to wait for others."""
         job = self.job
@@ -163,13 +164,13 @@ class UnitEmbedder:
         return documents
 
 
-def _take_texts(rows: np.ndarray, texts: Sequence[object], wanted: np.ndarray) -> list[object]:
+def _take_texts(rows: Int64Array, texts: Sequence[object], wanted: UInt32Array) -> list[object]:
     """Texts of wanted rows; `rows` are the sorted row numbers of `texts`."""
     places = np.searchsorted(rows, wanted)
     return [texts[place] for place in places.tolist()]
 
 
-def _to_block(documents: DocumentVectors, rows: np.ndarray, job: UnitJob) -> VectorBlock:
+def _to_block(documents: DocumentVectors, rows: Int64Array, job: UnitJob) -> VectorBlock:
     """The vectors as they are stored, by the rows of their documents."""
     return VectorBlock(
         columns={
@@ -185,7 +186,7 @@ def _to_block(documents: DocumentVectors, rows: np.ndarray, job: UnitJob) -> Vec
     )
 
 
-def _count_padding(lengths: np.ndarray) -> int:
+def _count_padding(lengths: Int64Array) -> int:
     """Padding tokens of fixed batches of texts in input order."""
     batches = [lengths[i : i + PLAIN_BATCH] for i in range(0, len(lengths), PLAIN_BATCH)]
     return int(sum(len(batch) * batch.max() - batch.sum() for batch in batches))

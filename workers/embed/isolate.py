@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from sbert_core.arrays import Int64Array
 from sbert_core.encoder.documents import DocumentVectors
 
 if TYPE_CHECKING:  # generic in the stubs alone
@@ -87,7 +88,7 @@ def _find_crashers(
     return found
 
 
-def _renumber(documents: DocumentVectors, kept: np.ndarray, crashers: set[int]) -> DocumentVectors:
+def _renumber(documents: DocumentVectors, kept: Int64Array, crashers: set[int]) -> DocumentVectors:
     reasons = {int(kept[number]): why for number, why in documents.reasons.items()}
     return replace(
         documents,

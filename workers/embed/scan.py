@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import Int64Array, RecordArray, UInt64Array
 from sbert_core.corpus.errors import MissingId
 from sbert_core.corpus.parquet import content_hash, count_chars, hash_texts
 from sbert_core.corpus.reader import CorpusReader
@@ -49,14 +50,14 @@ class Shuffle:
     with_texts: bool
     with_ids: bool
 
-    def write(self, kind: str, name: str, records: list[np.ndarray]) -> None:
+    def write(self, kind: str, name: str, records: list[RecordArray]) -> None:
         """Write the records of one scan, by partition. kind: `texts` or `ids`."""
         every = np.concatenate([np.empty(0, TEXT_RECORD), *records])
         group = assign_partitions(every, self.num_partitions)
         path = f"{self.folder}/{kind}/{name}"
         write_groups(storage_at(self.place), path, group, every, self.num_partitions)
 
-    def read(self, kind: str, names: list[str], partition: int) -> np.ndarray:
+    def read(self, kind: str, names: list[str], partition: int) -> RecordArray:
         """The records of one partition of all scans `names`."""
         storage = storage_at(self.place)
         groups = [
@@ -96,7 +97,7 @@ def scan_units(reader: CorpusReader, units: list[Unit], shuffle: Shuffle) -> lis
     return counts
 
 
-def _hash_ids(ids: pa.Array, path: str, row: np.ndarray) -> np.ndarray:
+def _hash_ids(ids: pa.Array, path: str, row: Int64Array) -> UInt64Array:
     if ids.null_count:
         place = int(row[ids.is_null().to_numpy(zero_copy_only=False)][0])
         raise MissingId(path, place)
@@ -139,9 +140,9 @@ class PartitionOwners:
 
     num_distinct: int
     num_reused: int
-    own_rows: np.ndarray
-    own_chars: np.ndarray
-    num_borrowed: np.ndarray
+    own_rows: Int64Array
+    own_chars: Int64Array
+    num_borrowed: Int64Array
     repeated_ids: list[tuple[int, int]]
 
 

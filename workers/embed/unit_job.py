@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import BoolArray, RecordArray
 from sbert_core.choices import VectorType
 from sbert_core.corpus.parquet import count_chars, hash_texts
 from sbert_core.corpus.reader import CorpusReader, CorpusRows
@@ -76,7 +77,7 @@ class UnitJob:
         """The commit record of a unit."""
         return f"{self.work}/commits/{unit.name}.json"
 
-    def count_rows(self, refs: np.ndarray, num_encoded: int) -> UnitStats:
+    def count_rows(self, refs: RecordArray, num_encoded: int) -> UnitStats:
         """What became of a unit's valid rows, without what the model adds."""
         num_reused = int((refs["owner_unit"] >= self.num_units).sum())
         return UnitStats(
@@ -94,7 +95,7 @@ class UnitJob:
         """The rows of a unit that pass the filter."""
         return self.reader.read(unit.path, unit.first_row, unit.num_rows)
 
-    def owner_refs(self, unit: Unit, rows: CorpusRows) -> np.ndarray:
+    def owner_refs(self, unit: Unit, rows: CorpusRows) -> RecordArray:
         """The owner (OWNER_REF) of the vector of every valid row, in order of rows."""
         if self.num_partitions:
             groups = [
@@ -110,10 +111,10 @@ class UnitJob:
             refs = np.concatenate(groups)
         else:
             refs = self._find_own_owners(unit, rows)
-        ordered: np.ndarray = refs[np.argsort(refs["row"])]
+        ordered: RecordArray = refs[np.argsort(refs["row"])]
         return ordered
 
-    def _find_own_owners(self, unit: Unit, rows: CorpusRows) -> np.ndarray:
+    def _find_own_owners(self, unit: Unit, rows: CorpusRows) -> RecordArray:
         """Repeats within the unit, and vectors of the same file in earlier runs."""
         is_valid, hashes = hash_texts(rows.texts)
         row = rows.row - unit.first_row
@@ -139,7 +140,7 @@ class UnitJob:
         return read_block(self.storage, self.shared_vectors_name(number))
 
     def commit(
-        self, unit: Unit, rows: CorpusRows, refs: np.ndarray, own: VectorBlock
+        self, unit: Unit, rows: CorpusRows, refs: RecordArray, own: VectorBlock
     ) -> CommitRecord:
         """Write the unit's part and quarantine, then its commit record.
 
@@ -206,13 +207,13 @@ class UnitJob:
         return put_table(self.storage, name, table, self.metadata)
 
 
-def owned_mask(unit: Unit, refs: np.ndarray) -> np.ndarray:
+def owned_mask(unit: Unit, refs: RecordArray) -> BoolArray:
     """True for each valid row whose text this unit must encode."""
-    mask: np.ndarray = (refs["owner_unit"] == unit.number) & (refs["owner_row"] == refs["row"])
+    mask: BoolArray = (refs["owner_unit"] == unit.number) & (refs["owner_row"] == refs["row"])
     return mask
 
 
-def borrows_vectors(unit: Unit, refs: np.ndarray, num_units: int) -> bool:
+def borrows_vectors(unit: Unit, refs: RecordArray, num_units: int) -> bool:
     """Whether the unit needs vectors of other units of this run."""
     owner = refs["owner_unit"]
     return bool(((owner != unit.number) & (owner < num_units)).any())

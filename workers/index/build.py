@@ -12,6 +12,7 @@ import faiss
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import BoolArray, Float32Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.builder import ShardBuilder
 from sbert_core.index.shard_record import ShardRecord
@@ -46,10 +47,10 @@ class BuiltShard:
     number: int
     record: ShardRecord
     seconds: float
-    held: dict[int, np.ndarray]
+    held: dict[int, Float32Array]
 
 
-def train_index(job: IndexJob, sample: list[np.ndarray]) -> TrainedIndex:
+def train_index(job: IndexJob, sample: list[Float32Array]) -> TrainedIndex:
     """Fit cells and codes to a sample of vectors and store the index."""
     start = time.perf_counter()
     index = job.kind.train(np.concatenate(sample))
@@ -101,9 +102,9 @@ class _PartRows:
 
     piece: RowRange
     rows: pa.Table
-    vectors: np.ndarray
+    vectors: Float32Array
 
-    def select(self, mask: np.ndarray) -> "_PartRows":
+    def select(self, mask: BoolArray) -> "_PartRows":
         return _PartRows(self.piece, self.rows.filter(pa.array(mask)), self.vectors[mask])
 
 
@@ -140,7 +141,7 @@ def _insert(builder: ShardBuilder, part: _PartRows, board: ProgressBoard) -> Non
 
 def _search_held(
     builder: ShardBuilder, queries: RecallQueries, efforts: list[int]
-) -> dict[int, np.ndarray]:
+) -> dict[int, Float32Array]:
     """Best cosines for the held-out queries, by effort."""
     if not len(queries.held):
         return {}

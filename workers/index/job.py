@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import Float32Array, Int64Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.kinds import IndexKind
 from sbert_core.storage import Storage, storage_at
@@ -48,7 +49,7 @@ class IndexJob:
         """Rows of the vectors artifact. sha256: to check the file against, if not empty."""
         return read_row_range(self.source, piece, columns, sha256)
 
-    def unit_vectors(self, table: pa.Table, piece: RowRange) -> np.ndarray:
+    def unit_vectors(self, table: pa.Table, piece: RowRange) -> Float32Array:
         """The vectors of a table that `read_table` returned, of length one."""
         return decode_unit_vectors(table, self.scale, f"{self.vectors}/{piece.path}")
 
@@ -65,15 +66,15 @@ class RecallQueries:
     have been searched for. held_rows: which rows those are, by sha256 of their part.
     """
 
-    inside: np.ndarray
-    held: np.ndarray
-    held_rows: dict[str, np.ndarray]
+    inside: Float32Array
+    held: Float32Array
+    held_rows: dict[str, Int64Array]
 
-    def held_rows_in(self, piece: RowRange) -> np.ndarray:
+    def held_rows_in(self, piece: RowRange) -> Int64Array:
         """Numbers of the held-out rows in the file of a piece."""
         return self.held_rows.get(piece.sha256, np.empty(0, np.int64))
 
 
-def read_vectors(job: IndexJob, piece: RowRange) -> np.ndarray:
+def read_vectors(job: IndexJob, piece: RowRange) -> Float32Array:
     """Unit vectors of the piece's rows."""
     return job.unit_vectors(job.read_table(piece, ["id", VECTOR]), piece)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_core.arrays import Float32Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.hits import NO_ROW, Hits, empty_hits, exact_search, merge_hits
 from sbert_core.index.shard import Shard
@@ -35,8 +36,8 @@ class SearchTimes:
 class ShardMeasure:
     """By effort: the best cosines for both samples of queries, and the time it took."""
 
-    inside: dict[int, np.ndarray]
-    held: dict[int, np.ndarray]
+    inside: dict[int, Float32Array]
+    held: dict[int, Float32Array]
     times: dict[int, SearchTimes]
 
 
@@ -44,8 +45,8 @@ class ShardMeasure:
 class ExactCosines:
     """The true best cosines of some parts. held: without the held-out rows themselves."""
 
-    inside: np.ndarray
-    held: np.ndarray
+    inside: Float32Array
+    held: Float32Array
 
 
 def exact_cosines(
@@ -64,7 +65,7 @@ def exact_cosines(
 def measure_shard(
     job: IndexJob,
     files: Sequence[ListedFile],
-    held: dict[int, np.ndarray],
+    held: dict[int, Float32Array],
     queries: RecallQueries,
     efforts: list[int],
     seconds: float,
@@ -82,7 +83,7 @@ def measure_shard(
     return ShardMeasure(inside, held, times)
 
 
-def _time_searches(shard: Shard, queries: np.ndarray, effort: int, seconds: float) -> SearchTimes:
+def _time_searches(shard: Shard, queries: Float32Array, effort: int, seconds: float) -> SearchTimes:
     start = time.perf_counter()
     shard.search(queries, TIMED_HITS, effort)
     batch = (time.perf_counter() - start) / max(1, len(queries))
@@ -97,7 +98,7 @@ def _time_searches(shard: Shard, queries: np.ndarray, effort: int, seconds: floa
     return SearchTimes(batch, single)
 
 
-def merge_cosines(parts: Iterable[np.ndarray]) -> Hits:
+def merge_cosines(parts: Iterable[Float32Array]) -> Hits:
     """The best cosines of several parts; rows are 0 where there is a hit: recall ignores them."""
     cos = np.hstack(list(parts))
     best = -np.sort(-cos, axis=1)[:, :DEPTH]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_core.arrays import BoolArray, Float32Array
 from sbert_core.data_file import ListedFile
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.filter import row_mask
@@ -37,18 +38,18 @@ class ShardHits:
     cos: (Q, k), -inf where there is no hit. columns: Q * k values each, None where there is no hit.
     """
 
-    cos: np.ndarray
+    cos: Float32Array
     columns: dict[str, list[object]]
 
 
-def encode_queries(model: str, dim: int, texts: list[str]) -> np.ndarray:
+def encode_queries(model: str, dim: int, texts: list[str]) -> Float32Array:
     """Unit vectors of queries, with the model's query prompt. dim: components to keep."""
     encoder = Encoder.load(model, truncate_dim=dim, threads=1)
     return encoder.encode(texts, prompt=encoder.query_prompt)
 
 
 def search_shard(
-    job: SearchJob, files: Sequence[ListedFile], blocks: Sequence[np.ndarray]
+    job: SearchJob, files: Sequence[ListedFile], blocks: Sequence[Float32Array]
 ) -> ShardHits:
     """Search one shard for all queries. files: of the shard. blocks: vectors of the queries."""
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +71,7 @@ def search_shard(
     return ShardHits(best.cos, columns)
 
 
-def shard_mask(shard: Shard, where: str | None) -> np.ndarray | None:
+def shard_mask(shard: Shard, where: str | None) -> BoolArray | None:
     """Rows of a shard that fulfil a condition; None for all of them.
 
     A shard of dead rows alone is not filtered: it may lack columns that were carried later.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sbert_core.arrays import BytesArray, Int64Array
 from sbert_core.data_file import ListedFile
 from sbert_core.index.shard_rows import ShardRows
 from sbert_core.vectors.reader import read_column_names, read_part
@@ -28,17 +29,17 @@ class MovedRows:
     positions: in the shard. piece: the new file. rows: in that file, in the same order.
     """
 
-    positions: np.ndarray
+    positions: Int64Array
     piece: RowRange
-    rows: np.ndarray
+    rows: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
     """Digests of some rows of a shard, and their positions in it."""
 
-    positions: np.ndarray
-    keys: np.ndarray
+    positions: Int64Array
+    keys: BytesArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class UpdatedRows:
     live: int
 
 
-def hash_part_rows(job: IndexJob, piece: RowRange) -> np.ndarray:
+def hash_part_rows(job: IndexJob, piece: RowRange) -> BytesArray:
     """A digest of id and text of each row of a part."""
     return _hash_rows(job.read_table(piece, ["id", "content_hash"]))
 
@@ -103,14 +104,14 @@ def update_shard_rows(
     return UpdatedRows(file, int((~is_dead).sum()))
 
 
-def _live_positions(rows: ShardRows, parts: frozenset[str]) -> np.ndarray:
+def _live_positions(rows: ShardRows, parts: frozenset[str]) -> Int64Array:
     """Positions of the live rows that come from some parts."""
     names = pa.array([sha[:PART_DIGITS] for sha in parts], pa.string())
     is_listed = pc.is_in(rows.part, names).to_numpy(zero_copy_only=False)
     return np.flatnonzero(is_listed & ~rows.is_dead)
 
 
-def _hash_rows(table: pa.Table) -> np.ndarray:
+def _hash_rows(table: pa.Table) -> BytesArray:
     ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
     joined = b"".join(
         hashlib.blake2b(repr(i).encode() + b"\0" + h, digest_size=KEY_BYTES).digest()

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sbert_core.arrays import BoolArray, Int64Array
 from sbert_core.join.bounded import Edges, JoinBlock, PcaRotation, cosine_join
 from sbert_core.join.duplicates import MAX_EXPANDED_GROUP, find_equal_rows
 from sbert_core.join.edges import EdgePart, EdgeWriter
@@ -45,7 +46,7 @@ class KnownPart:
         """File of the new rows that equal rows of this part."""
         return f"{job.work}/equal-part-{self.number:05d}"
 
-    def equal_rows(self, job: JoinJob) -> np.ndarray:
+    def equal_rows(self, job: JoinJob) -> Int64Array:
         """(M, 2): new rows that equal rows of this part, and how many each equals."""
         return np.frombuffer(job.storage.read(self.equal_name(job)), np.int64).reshape(-1, 2)
 
@@ -61,7 +62,7 @@ class LargeGroups:
     others: pa.Array
 
 
-def count_partners(job: JoinJob, block: BlockSpec, sample: JoinBlock) -> np.ndarray:
+def count_partners(job: JoinJob, block: BlockSpec, sample: JoinBlock) -> Int64Array:
     """How many rows of a block reach the threshold with each sampled row."""
     counts = np.zeros(len(sample), np.int64)
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +73,7 @@ def count_partners(job: JoinJob, block: BlockSpec, sample: JoinBlock) -> np.ndar
 
 
 def join_blocks(
-    job: JoinJob, a: BlockSpec, b: BlockSpec, starts: np.ndarray, groups: JoinGroups
+    job: JoinJob, a: BlockSpec, b: BlockSpec, starts: Int64Array, groups: JoinGroups
 ) -> JoinCount:
     """Write the edges between two blocks, under `edges_name`.
 
@@ -104,7 +105,7 @@ class NewRows:
 
     blocks: Sequence[BlockSpec]
     rotation: PcaRotation
-    starts: np.ndarray
+    starts: Int64Array
     groups: JoinGroups
     large: LargeGroups | None
 
@@ -144,5 +145,5 @@ def count_part(job: JoinJob, part: EdgePart, groups: JoinGroups) -> JoinCount:
     return JoinCount(len(edges), groups.count_pairs(edges["a"], edges["b"]))
 
 
-def _is_in(ids: pa.ChunkedArray, some: pa.Array) -> np.ndarray:
+def _is_in(ids: pa.ChunkedArray, some: pa.Array) -> BoolArray:
     return pc.is_in(widen_array(ids), some).to_numpy(zero_copy_only=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_core.arrays import Float32Array, Int64Array, RecordArray
 from sbert_core.join.bounded import Edges, JoinBlock, cosine_join
 from sbert_core.join.certificate import cosine_bands, num_bands
 from sbert_core.join.edges import EdgePart, EdgeWriter
@@ -27,7 +28,7 @@ class CellLayout:
     """Cells, and the group of cells each belongs to: a group is joined by one task."""
 
     cells: IvfPartition
-    group: np.ndarray  # by cell
+    group: Int64Array  # by cell
     dim: int
 
     @property
@@ -41,7 +42,7 @@ class CellLayout:
         return self.cells.centroids.shape[1]
 
     @property
-    def record(self) -> np.dtype:
+    def record(self) -> np.dtype[np.void]:
         """A row in the shuffle: number, cell, projection, vector."""
         return np.dtype(
             [
@@ -67,7 +68,7 @@ class ProbeRound:
         return self.number == 0
 
 
-def read_projections(job: JoinJob, block: BlockSpec, places: np.ndarray) -> np.ndarray:
+def read_projections(job: JoinJob, block: BlockSpec, places: Int64Array) -> Float32Array:
     """Leading coordinates of some rows, to learn cells from."""
     with tempfile.TemporaryDirectory() as folder:
         return load_block(job, block, Path(folder)).block.projected[places, :-1]
@@ -111,7 +112,7 @@ def shuffle_rows(job: JoinJob, block: BlockSpec, layout: CellLayout, probe: Prob
 class CellRecords:
     """Records of one group of cells, by cell."""
 
-    records: np.ndarray
+    records: RecordArray
 
     @classmethod
     def read(
@@ -124,7 +125,7 @@ class CellRecords:
         records = np.concatenate([np.empty(0, layout.record), *runs])
         return cls(records[np.argsort(records["cell"], kind="stable")])
 
-    def blocks(self, cells: np.ndarray) -> Iterator[tuple[JoinBlock, np.ndarray]]:
+    def blocks(self, cells: Int64Array) -> Iterator[tuple[JoinBlock, Int64Array]]:
         """The rows of each cell."""
         low = np.searchsorted(self.records["cell"], cells)
         high = np.searchsorted(self.records["cell"], cells, side="right")
@@ -150,7 +151,7 @@ def join_cells(
     group: int,
     probe: ProbeRound,
     files: ShuffleFiles,
-    starts: np.ndarray,
+    starts: Int64Array,
 ) -> int:
     """Write the edges of one round between the rows of some cells; returns how many."""
     board = ProgressBoard(job.run)
@@ -192,11 +193,11 @@ class EdgeCounts:
     Pairs and partners are counted as they are written: a first row counts for all its group.
     """
 
-    a: np.ndarray
-    count_a: np.ndarray
-    b: np.ndarray
-    count_b: np.ndarray
-    bands: np.ndarray
+    a: Int64Array
+    count_a: Int64Array
+    b: Int64Array
+    count_b: Int64Array
+    bands: Int64Array
 
 
 def count_edges(job: JoinJob, part: EdgePart, groups: JoinGroups) -> EdgeCounts:
@@ -217,14 +218,16 @@ def count_edges(job: JoinJob, part: EdgePart, groups: JoinGroups) -> EdgeCounts:
 
 
 def edges_touching(
-    job: JoinJob, part: EdgePart, rows_a: np.ndarray, rows_b: np.ndarray
-) -> np.ndarray:
+    job: JoinJob, part: EdgePart, rows_a: Int64Array, rows_b: Int64Array
+) -> RecordArray:
     """Edges of a part that have an end among some rows."""
     edges = part.read(job.storage)
     return edges[np.isin(edges["a"], rows_a) | np.isin(edges["b"], rows_b)]
 
 
-def read_sampled_rows(job: JoinJob, block: BlockSpec, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+def read_sampled_rows(
+    job: JoinJob, block: BlockSpec, rows: Int64Array
+) -> tuple[Int64Array, Float32Array, Float32Array]:
     """Numbers, projections and vectors of some rows of a block."""
     with tempfile.TemporaryDirectory() as folder:
         found = load_block(job, block, Path(folder))
@@ -236,22 +239,22 @@ def read_sampled_rows(job: JoinJob, block: BlockSpec, rows: np.ndarray) -> tuple
 class ExactPairs:
     """True pairs of sampled rows, and the margin at which a join of cells finds each."""
 
-    row: np.ndarray
-    partner: np.ndarray
-    cos: np.ndarray
-    margin: np.ndarray
+    row: Int64Array
+    partner: Int64Array
+    cos: Float32Array
+    margin: Float32Array
 
 
 def find_exact_pairs(
     job: JoinJob,
     block: BlockSpec,
-    sample: tuple[np.ndarray, ...],
+    sample: tuple[Int64Array, Float32Array, Float32Array],
     is_same_side: bool,
     cells: IvfPartition,
 ) -> ExactPairs:
     """Every row of a block that reaches the threshold with a sampled row."""
     rows, short, vectors = sample
-    found: list[tuple[np.ndarray, ...]] = []
+    found: list[tuple[Int64Array, Int64Array, Float32Array, Float32Array]] = []
     with tempfile.TemporaryDirectory() as folder:
         other = load_block(job, block, Path(folder))
         for edges in cosine_join(JoinBlock(short, vectors), other.block, job.threshold):

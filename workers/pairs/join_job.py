@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_core.arrays import BytesArray, Float32Array, Int64Array
 from sbert_core.join.bounded import JoinBlock, PcaRotation
 from sbert_core.join.duplicates import DuplicateGroups, digest_vectors
 from sbert_core.storage import Storage, storage_at
@@ -63,7 +64,7 @@ class JoinGroups:
         """As pairs are written: groups too large to be expanded keep their first row alone."""
         return JoinGroups(self.a.collapse_large(), self.b.collapse_large())
 
-    def count_pairs(self, rows_a: np.ndarray, rows_b: np.ndarray) -> int:
+    def count_pairs(self, rows_a: Int64Array, rows_b: Int64Array) -> int:
         """Pairs of rows that edges between first rows expand to."""
         return int((self.a.member_ranges(rows_a)[1] * self.b.member_ranges(rows_b)[1]).sum())
 
@@ -106,7 +107,7 @@ class LoadedBlock:
     """A block in memory or mapped, and the numbers of its rows, rising."""
 
     block: JoinBlock
-    rows: np.ndarray
+    rows: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,10 @@ class SampledRows:
     """Ids and vectors of some rows."""
 
     ids: list[object]
-    vectors: np.ndarray
+    vectors: Float32Array
 
 
-def digest_part(side: VectorTable, piece: RowRange) -> np.ndarray:
+def digest_part(side: VectorTable, piece: RowRange) -> BytesArray:
     """Digests of the vectors of one file, whose sha256 is checked here for the whole join."""
     return digest_vectors(side.decode(piece, piece.sha256))
 

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import Int64Array
 from sbert_core.corpus.source import CorpusSource
 from sbert_core.corpus.text_lookup import LOCATION_COLUMNS, TextLookup
 from sbert_core.encoder.cross_encoder import CrossEncoder
@@ -49,7 +50,7 @@ class Reranker:
         is_outside[inside] = False
         return pairs.table.append_column("rerank", pa.array(scores, pa.float32(), mask=is_outside))
 
-    def _texts(self, side: VectorTable, rows: np.ndarray) -> list[str]:
+    def _texts(self, side: VectorTable, rows: Int64Array) -> list[str]:
         corpus = TextLookup(self.corpora[side.name])
         texts = corpus.for_rows(side.columns(rows, side.existing_columns(LOCATION_COLUMNS)))
         if any(text is None for text in texts):

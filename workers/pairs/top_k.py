@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sbert_core.arrays import concat_ranges
+from sbert_core.arrays import Int64Array, RecordArray, concat_ranges
 from sbert_core.data_file import DataFile
 from sbert_core.join.bounded import Edges
 from sbert_core.join.duplicates import DuplicateGroups
@@ -30,7 +30,7 @@ def find_nearest(
     block: BlockSpec,
     others: Sequence[BlockSpec],
     k: int,
-    starts: np.ndarray,
+    starts: Int64Array,
     groups: JoinGroups,
 ) -> JoinCount:
     """Write the k nearest first rows of each row of a block, ties included.
@@ -69,9 +69,9 @@ def count_nearest_part(
 def _count_nearest(
     job: JoinJob,
     groups: JoinGroups,
-    first_rows: np.ndarray,
-    rows_a: np.ndarray,
-    rows_b: np.ndarray,
+    first_rows: Int64Array,
+    rows_a: Int64Array,
+    rows_b: Int64Array,
     k: int,
 ) -> int:
     """Pairs that edges expand to: for each member of a group its partners, at most k of them.
@@ -87,8 +87,8 @@ def _count_nearest(
 
 
 def smallest_members(
-    side: VectorTable, groups: DuplicateGroups, places: np.ndarray, num_members: int
-) -> list[np.ndarray]:
+    side: VectorTable, groups: DuplicateGroups, places: Int64Array, num_members: int
+) -> list[Int64Array]:
     """Rows of the smallest ids in the groups at some places."""
     found = []
     for place in places.tolist():
@@ -119,7 +119,7 @@ def write_nearest(
     return write_tables(job, f"{part.number:06d}", tables())
 
 
-def _edges_within(groups: DuplicateGroups, places: np.ndarray) -> np.ndarray:
+def _edges_within(groups: DuplicateGroups, places: Int64Array) -> RecordArray:
     """Edges from a first row to itself, which expand to the rows that equal it."""
     first = groups.first[places[groups.count[places] > 1]]
     edges = np.ones(len(first), EDGE_DTYPE)
@@ -128,8 +128,8 @@ def _edges_within(groups: DuplicateGroups, places: np.ndarray) -> np.ndarray:
 
 
 def _bounded_rows(
-    edges: np.ndarray, groups: JoinGroups, low: int, high: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    edges: RecordArray, groups: JoinGroups, low: int, high: int
+) -> Iterator[tuple[Int64Array, Int64Array]]:
     """All rows of a part and their first rows, in slices of a bounded number of partners."""
     first, count = groups.a.first[low:high], groups.a.count[low:high]
     rows = groups.a.rows[concat_ranges(groups.a.start[low:high], count)]
@@ -143,9 +143,9 @@ def _bounded_rows(
 
 def _nearest_table(
     job: JoinJob,
-    edges: np.ndarray,
-    rows: np.ndarray,
-    first: np.ndarray,
+    edges: RecordArray,
+    rows: Int64Array,
+    first: Int64Array,
     k: int,
     groups_b: DuplicateGroups,
 ) -> pa.Table | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sbert_core.arrays import BoolArray, Float32Array, Int64Array
 from sbert_core.data_file import DataFile
 from sbert_core.join.duplicates import DuplicateGroups, expand_pairs, pairs_within
 from sbert_core.join.edges import EdgePart
@@ -34,9 +35,9 @@ class IdPairs:
     `cos`.
     """
 
-    a: np.ndarray
-    b: np.ndarray
-    is_swapped: np.ndarray
+    a: Int64Array
+    b: Int64Array
+    is_swapped: BoolArray
     table: pa.Table
 
 
@@ -73,7 +74,7 @@ def write_equal(
     job: JoinJob,
     number: int,
     groups: JoinGroups,
-    places: np.ndarray,
+    places: Int64Array,
     annotate: PairAnnotator | None = None,
 ) -> DataFile:
     """Write the pairs inside groups of equal vectors of a self-join.
@@ -132,7 +133,7 @@ def filter_pairs(job: JoinJob, kept: VectorTable, path: str, number: int) -> Fil
     return FilteredPairs(file, num_kept)
 
 
-def _bounded_slices(a: np.ndarray, b: np.ndarray, groups: JoinGroups) -> Iterator[slice]:
+def _bounded_slices(a: Int64Array, b: Int64Array, groups: JoinGroups) -> "Iterator[slice[int]]":
     """Slices of edges that expand to a bounded number of pairs each."""
     sizes = groups.a.member_ranges(a)[1] * groups.b.member_ranges(b)[1]
     group = np.cumsum(sizes) // WRITTEN_PAIRS
@@ -143,7 +144,7 @@ def _bounded_slices(a: np.ndarray, b: np.ndarray, groups: JoinGroups) -> Iterato
 
 
 def _pair_table(
-    job: JoinJob, a: np.ndarray, b: np.ndarray, cos: np.ndarray, annotate: PairAnnotator | None
+    job: JoinJob, a: Int64Array, b: Int64Array, cos: Float32Array, annotate: PairAnnotator | None
 ) -> pa.Table:
     """Rows -> ids, in order of rows; the smaller id first unless the sides are two corpora."""
     if job.is_self:
