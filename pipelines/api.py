@@ -347,8 +347,8 @@ def evaluate(
 ) -> "EvaluateReport":
     """Score models on the benchmarks of the paper, side by side.
 
-    >>> scores = evaluate("encoder", sts="scored.parquet").scores  # doctest: +SKIP
-    >>> [score.measure for score in scores["encoder"]][:2]  # doctest: +SKIP
+    >>> scores = evaluate("encoder", sts="scored.parquet").scores
+    >>> [score.measure for score in scores["encoder"]][:2]
     ['spearman_cosine', 'pearson_cosine']
     """
     spec = _make_spec(EvaluateSpec, locals())

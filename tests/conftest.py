@@ -131,11 +131,22 @@ def bucket(s3_server, s3_is_up, request):
         yield f"{BUCKET}/{request.module.__name__.rpartition('.')[2]}"
 
 
+# Every process of Ray's measures and reports; on two cores that is felt.
+QUIET_CLUSTER = {
+    "RAY_metrics_report_interval_ms": "600000",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+}
+
+
 @pytest.fixture(scope="session")
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
     with pytest.MonkeyPatch.context() as patch, worker_factory() as warm:
         patch.setenv("RAY_AUTH_MODE", "disabled")
+        for name, value in QUIET_CLUSTER.items():
+            patch.setenv(name, value)
         with s3_server.known():
             cluster = started_cluster(warm)
         yield cluster.address

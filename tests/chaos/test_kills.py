@@ -67,7 +67,7 @@ def test_row_that_kills_its_process_is_quarantined_alone(bert_folder, tmp_path):
     texts[6] = "a deadly word"
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(texts)})
     out = tmp_path / "out"
-    options = [*words(corpus, out, bert_folder), "--unit-rows", "4"]
+    options = [*words(corpus, out, bert_folder), "--unit-rows", "4", "--actors", "1"]
     job = Job(options, tmp_path / "log", sabotaged(tmp_path, "deadly"))
     job.start()
     assert job.wait() == 0, job.log.read_text()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,14 @@ class Job:
 
     def until(self, look: Callable[[], Any], seconds: float = 150.0) -> Any:
         """What is found as soon as something is, while the job runs."""
-        deadline = time.monotonic() + seconds
-        while not (found := look()):
-            assert self.is_running and time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
-        return found
+        began = time.monotonic()
+        while True:
+            looked = time.monotonic()
+            if found := look():
+                return found
+            assert self.is_running and looked < began + seconds, self.log.read_text()
+            # To look takes time from the job, a third of a core at most.
+            time.sleep(max(0.02, 2 * (time.monotonic() - looked)))
 
     def kill(self, *, wait: bool = True) -> None:
         assert self.process is not None
@@ -66,23 +70,22 @@ class Job:
 
 def descendants(ancestors: list[int]) -> dict[int, str]:
     """Titles of all processes below some, by id."""
-    parents, titles = {}, {}
+    children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            try:
-                stat = (folder / "stat").read_text()
-                title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-            titles[int(folder.name)] = title
-    return {pid: title for pid, title in titles.items() if _descends(pid, ancestors, parents)}
-
-
-def _descends(pid: int, ancestors: list[int], parents: dict[int, int]) -> bool:
-    while pid in parents and parents[pid] not in ancestors:
-        pid = parents[pid]
-    return pid in parents
+            with suppress(OSError):
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(folder.name))
+    titles: dict[int, str] = {}
+    pending = list(ancestors)
+    while pending:
+        below = children.get(pending.pop(), [])
+        pending += below
+        for pid in below:
+            with suppress(OSError):
+                title = Path(f"/proc/{pid}/cmdline").read_bytes()
+                titles[pid] = title.replace(b"\0", b" ").decode()
+    return titles
 
 
 def started_at(pid: int) -> str | None:
@@ -110,7 +113,7 @@ def processes_until_end(
         if stop is not None and any(at in title for title in below.values()):
             job.process.send_signal(stop)
             stop = None
-        time.sleep(0.05)
+        time.sleep(0.1)
     assert stop is None, f"no process was called {at}: {job.log.read_text()}"
     return seen
 
@@ -133,5 +136,5 @@ def kill_one(job: Job, kind: str, rng: random.Random, seconds: float) -> bool:
                 return True
             except ProcessLookupError:
                 continue
-        time.sleep(0.05)
+        time.sleep(0.1)
     return False

@@ -29,10 +29,16 @@ ENVIRONMENT = "--serialized-runtime-env-context="
 PRELOADED = (
     "pyarrow.dataset",
     "pyarrow.parquet",
+    "fsspec",
+    "jsonschema",
+    "pydantic",
     "transformers.models.bert.modeling_bert",
     "sbert_core.encoder.cross_encoder",
     "sbert_core.encoder.documents",
     "sbert_core.encoder.encoder",
+    "sbert_core.evaluation.correlation",
+    "sbert_core.join.certificate",
+    "sbert_core.training.loop",
 )
 
 
@@ -60,14 +66,15 @@ def listening(folder: str) -> Iterator[socket.socket]:
 
 
 def launch(arguments: list[str]) -> None:
-    """Hand a worker's arguments and streams to the factory.
+    """Hand a worker's arguments, environment and streams to the factory.
 
-    arguments: the worker's script and options, and those of Ray's script that we stand for.
+    arguments: the worker's script and options, and two for Ray's script that we stand for.
     """
-    if any(word.startswith(ENVIRONMENT) for word in arguments):  # one that only Ray can set up
-        setup = str(Path(arguments[0]).with_name("setup_worker.py"))
-        os.execv(sys.executable, [sys.executable, setup, *arguments])
-    arguments = [word for word in arguments if not word.startswith("--language=")]
+    own = [word for word in arguments if word.startswith(("--language=", ENVIRONMENT))]
+    for word in own:
+        if word.startswith(ENVIRONMENT):
+            os.environ.update(json.loads(word.removeprefix(ENVIRONMENT))["env_vars"])
+    arguments = [word for word in arguments if word not in own]
     with socket.socket(socket.AF_UNIX) as factory:
         factory.connect(os.environ[SOCKET])
         socket.send_fds(factory, [b"."], [0, 1, 2])

@@ -271,7 +271,7 @@ def test_apply_killed_midway_leaves_the_old_corpus_and_goes_on(
 ):
     corpus, out = tmp_path / "in", tmp_path / "clean"
     shutil.copytree(folder, corpus, copy_function=shutil.copy2)
-    for n in range(400):
+    for n in range(150):
         (corpus / f"more-{n}.csv").write_text(f"id,text\nm{n},more\n")
     spec = ApplySpec(
         clusters=str(clusters / "first"), corpus=str(corpus), out=str(out), address=ray_address

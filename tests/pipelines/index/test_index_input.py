@@ -91,7 +91,7 @@ def test_what_one_line_says(tmp_path, ray_address):
 
 def test_kills_change_no_byte(tmp_path, ray_address):
     """A task killed by itself, then the driver; shards that were done are not built again."""
-    write_vectors(tmp_path / "v", topical_vectors(24_000, 64))
+    write_vectors(tmp_path / "v", topical_vectors(12_000, 64))
     words = ["index", str(tmp_path / "v"), "--shards", "6", "--out"]
     indexed(tmp_path / "v", tmp_path / "calm", ray_address, shards=6, recall_sample=1000)
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
