@@ -43,9 +43,10 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
     def offer(item: T | _End) -> None:
         while not stop.is_set():
             try:
-                return ready.put(item, timeout=0.1)
+                ready.put(item, timeout=0.1)
             except queue.Full:
                 continue
+            return
 
     def produce() -> None:
         try:

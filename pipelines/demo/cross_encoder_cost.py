@@ -35,13 +35,6 @@ class CrossEncoderCost:
     cross_seconds: float
     sampled: int
 
-    def __str__(self) -> str:
-        return (
-            f"all {self.pairs:,} pairs of {self.sentences:,} sentences: by vectors "
-            f"{self.encoder_seconds:,.1f} s, measured; by a cross-encoder of the same size "
-            f"{self.cross_seconds / 3600:,.1f} h, estimated from {self.sampled} pairs"
-        )
-
 
 def measure_cost(sentences: Sequence[str], model: Path) -> CrossEncoderCost:
     """Compare both ways on the same sentences. model: folder of the encoder."""

@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from pipelines.artifacts import sidecars
 from pipelines.artifacts.models import resolve_model
 from pipelines.evaluate.benchmarks import read_benchmarks, shorten_names
 from pipelines.evaluate.spec import EvaluateSpec
@@ -18,7 +19,7 @@ from sbert_core.evaluation.benchmarks import Score
 from sbert_core.json_record import decode
 from workers.evaluate import ModelKind, ModelSource, score_model
 
-SCORES_JSON, SCORES_TABLE = "scores.json", "scores.md"
+SCORES_TABLE = "scores.md"
 
 # Scores of each model, under its name in the table.
 ModelScores = dict[str, list[Score]]
@@ -55,7 +56,7 @@ def run(spec: EvaluateSpec) -> EvaluateReport:
 def reread(spec: EvaluateSpec) -> EvaluateReport:
     """The report of an earlier run of the same spec, from its files."""
     assert spec.out is not None
-    path = spec.out / SCORES_JSON
+    path = spec.out / sidecars.SCORES
     facts = json.loads(path.read_text(encoding="utf-8"))
     saved = decode(dict[str, tuple[Score, ...]], facts, str(path))
     scores = {model: list(found) for model, found in saved.items()}
@@ -104,7 +105,7 @@ def score_table(scores: ModelScores) -> str:
 def _write(out: Path, scores: ModelScores) -> None:
     out.mkdir(parents=True, exist_ok=True)
     facts = {model: [asdict(score) for score in found] for model, found in scores.items()}
-    (out / SCORES_JSON).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (out / sidecars.SCORES).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     every = {m: [replace(score, is_main=True) for score in found] for m, found in scores.items()}
     text = f"{score_table(scores)}\n\n## All measures\n\n{score_table(every)}\n"
     (out / SCORES_TABLE).write_text(text, encoding="utf-8")

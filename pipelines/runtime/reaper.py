@@ -23,6 +23,7 @@ MAX_SECONDS = 30.0
 
 
 def main() -> None:
+    """Wait for the end of standard input, then kill who still writes to the folder."""
     folder, driver = os.path.realpath(sys.argv[1]), int(sys.argv[2])
     sys.stdin.read()
     deadline = time.monotonic() + MAX_SECONDS

@@ -58,6 +58,7 @@ _shared: list[tuple[contextlib.ExitStack, Path]] = []  # what keeps it beyond th
 
 
 def is_connected() -> bool:
+    """Is this process inside a session?"""
     return bool(_held)
 
 

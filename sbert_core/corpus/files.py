@@ -124,8 +124,9 @@ def find_corpus(place: str) -> Corpus:
 
 
 def _resolve(place: str) -> tuple[str, Iterable[Stat], PublishedFiles | None]:
-    """A root, the files below it (one, those of a folder or those of a pattern), and the corpus
-    artifact at the root if there is one.
+    """A root, the files below it, and the corpus artifact at the root if there is one.
+
+    place: one file, a folder or a pattern.
     """
     is_uri = "://" in place
     path = place if is_uri else str(Path(place).absolute())

@@ -172,7 +172,7 @@ def reject_invalid_utf8(texts: list[Text], columns: dict[str, pa.Array]) -> list
 
 
 def escape_invalid_utf8(ids: pa.Array) -> pa.Array:
-    """Ids with invalid bytes as \\xff, so that a refused row can still be found by its id."""
+    r"""Ids with invalid bytes as \xff, so that a refused row can still be found by its id."""
     if not (bad := invalid_utf8_rows(ids)):
         return ids
     values = ids.cast(pa.large_binary()).to_pylist()

@@ -108,7 +108,7 @@ def _to_python_syntax(text: str) -> str:
 
 
 def _escape_doubled_quotes(inner: str, quote: str) -> str:
-    """Replace it''s by it\\'s."""
+    r"""Replace it''s by it\'s."""
     return DOUBLED.sub(lambda m: f"\\{quote}" if m[0] == 2 * quote else m[0], inner)
 
 

@@ -32,7 +32,7 @@ class FusedLinear:
         self._packed: tuple[tuple[int, int], Tensor] | None = None
 
     def __call__(self, x_TD: Tensor) -> Tensor:
-        """linear(x)"""
+        """Compute `linear(x)`."""
         out_TD: Tensor
         if self._is_packable(x_TD):
             out_TD = torch.ops.mkldnn._linear_pointwise(
@@ -52,7 +52,7 @@ class FusedLinear:
         return out_TD
 
     def with_residual(self, x_TD: Tensor, residual_TD: Tensor) -> Tensor:
-        """residual + linear(x)"""
+        """Compute `residual + linear(x)`."""
         out_TD: Tensor
         if self._is_packable(x_TD):
             out_TD = torch.ops.mkldnn._linear_pointwise.binary(

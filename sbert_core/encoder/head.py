@@ -48,7 +48,7 @@ class Normalize(nn.Module):
     """Vectors of length one."""
 
     def forward(self, x_BD: Tensor) -> Tensor:
-        """x / |x|"""
+        """Compute `x / |x|`."""
         return F.normalize(x_BD, dim=1)
 
 

@@ -79,7 +79,8 @@ def weight_shapes(folder: Path) -> dict[str, list[int]]:
     shapes: dict[str, list[int]] = {}
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "pt") as file:
-            shapes |= {name: file.get_slice(name).get_shape() for name in file.keys()}
+            names = file.keys()
+            shapes |= {name: file.get_slice(name).get_shape() for name in names}
     return shapes
 
 

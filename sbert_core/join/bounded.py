@@ -30,7 +30,7 @@ RESIDUAL_SLACK = 1e-14  # rounding error of a difference of two sums near 1 in f
 class Edges:
     """Pairs of row numbers, `a` of one side and `b` of the other, and their cosines."""
 
-    a: np.ndarray  # int64
+    a: np.ndarray  # int64 as the join finds them, int32 as they are stored
     b: np.ndarray
     cos: np.ndarray  # float32
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support.browser import BROWSER, DRIVER, FLAGS
 
-VIEWS = {"report": (1280, 0, 1180), "map": (1280, 1180, 1900), "narrow": (390, 0, 1100)}
+VIEWS = {"report": (1280, 0, 1180), "map": (1280, 1180, 1900)}
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     options.out.mkdir(exist_ok=True)
     try:
         for name, (width, top, bottom) in VIEWS.items():
-            size = {"width": width, "height": bottom, "deviceScaleFactor": 1, "mobile": width < 500}
+            size = {"width": width, "height": bottom, "deviceScaleFactor": 1, "mobile": False}
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             driver.get(options.page.absolute().as_uri())
             time.sleep(0.5)

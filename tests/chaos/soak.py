@@ -43,9 +43,8 @@ def main() -> None:
     node = {"num_cpus": 2, "object_store_memory": 150 * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=node)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            with job_session(folder, cluster.address):
-                rounds = soaked(cluster, Path(folder), options.seconds)
+        with tempfile.TemporaryDirectory() as folder, job_session(folder, cluster.address):
+            rounds = soaked(cluster, Path(folder), options.seconds)
     finally:
         cluster.shutdown()
     sys.exit(0 if judged(rounds) else 1)

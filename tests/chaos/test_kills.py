@@ -26,7 +26,7 @@ KINDS = ("driver", "actor", "write task")
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Repeats across units, so that both passes have work; some bad rows."""
-    texts = sentences(1600 if KILLS > len(KINDS) else 1000, longest=100)
+    texts = sentences(1600 if len(KINDS) < KILLS else 1000, longest=100)
     repeats = random.Random(1).choices(texts, k=160)
     folder = tmp_path_factory.mktemp("chaos")
     files = {"a.parquet": [*texts[::2], None], "b.parquet": [*texts[1::2], *repeats, ""]}

@@ -137,9 +137,11 @@ class Damage:
 
     def done(self, folder: Path, mark: Path) -> None:
         path = self.target(folder)
-        if isinstance(self.change, Json) and path.suffix == ".json":
-            path.write_bytes(self.change.applied(path.read_bytes()))
-        elif isinstance(self.change, Bytes):
+        if (
+            isinstance(self.change, Json)
+            and path.suffix == ".json"
+            or isinstance(self.change, Bytes)
+        ):
             path.write_bytes(self.change.applied(path.read_bytes()))
         else:
             path.unlink()

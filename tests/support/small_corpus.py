@@ -1,5 +1,7 @@
-"""A corpus small enough to be kept in memory beside its files: edited at random, written in any
-format, and read back by the standard library and pyarrow alone."""
+"""A corpus small enough to be kept in memory beside its files.
+
+Edited at random, written in any format, and read back by the standard library and pyarrow alone.
+"""
 
 import csv
 import gzip
