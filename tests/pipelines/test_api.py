@@ -130,7 +130,7 @@ def test_examples_of_all_verbs_run(example_folder, ray_address, monkeypatch):
         [example] = finder.find(getattr(api, verb), verb, globs=names)
         runner.run(example, out=shown.append)
         assert runner.failures == 0, "".join(shown)
-    assert runner.tries >= 2 * len(VERBS) - 3
+    assert runner.tries > len(VERBS)
     again = api.find_pairs(example_folder / "vectors", out="pairs", threshold=0.9999)
     assert not again.is_new
     assert repr(again).startswith("PairsReport\n") and "<table>" in again._repr_html_()

@@ -170,9 +170,9 @@ def command(corpus, out, model, *words):
 def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
     ray_address, bert_folder, minilm_folder, tmp_path
 ):
-    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(1200, longest=120))})
+    corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(640, longest=120))})
     out = tmp_path / "out"
-    words = ["--address", ray_address, "--unit-rows", "75", "--actors", "2"]
+    words = ["--address", ray_address, "--unit-rows", "40", "--actors", "2"]
     for number, stop in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
         process = subprocess.Popen(
             command(corpus, out, minilm_folder, *words), stderr=subprocess.PIPE, text=True
@@ -184,9 +184,9 @@ def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
         assert "units are saved, the same command goes on from there" in error.splitlines()[-1]
         assert not (out / "_manifest.json").exists()
         assert not (out / "_ray").exists()
-    report = embed(corpus, out, minilm_folder, address=ray_address, unit_rows=75, actors=2)
-    assert report.embedded <= 1200 - 8 * 75
-    assert report.rows == 1200
+    report = embed(corpus, out, minilm_folder, address=ray_address, unit_rows=40, actors=2)
+    assert report.embedded <= 640 - 8 * 40
+    assert report.rows == 640
 
 
 def wait_for(condition, process, seconds=120):

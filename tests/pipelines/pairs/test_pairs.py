@@ -268,7 +268,7 @@ def test_pairs_in_the_band_are_scored_by_a_cross_encoder(
 
 
 def test_pairs_killed_run_continues_to_equal_bytes(tmp_path, ray_address):
-    write_vectors(tmp_path / "v", topical_vectors(20_000, 96))
+    write_vectors(tmp_path / "v", topical_vectors(14_000, 96))
     words = ["pairs", str(tmp_path / "v"), "--threshold", "0.6", "--out"]
     joined(tmp_path / "v", tmp_path / "calm", ray_address, threshold=0.6)
     job = Job([*words, str(tmp_path / "out")], tmp_path / "log")
