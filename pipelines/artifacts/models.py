@@ -53,9 +53,10 @@ def check_sha256(path: Path, sha256: str) -> Path:
 
 
 def resolve_model(model: str) -> str:
-    """A folder on this machine for a folder, a URI, a hub id or `demo`.
+    """The absolute path, since workers are elsewhere, for a folder, a URI, a hub id or `demo`.
 
     Raises ValueError for a name that is none of them, TransientError if a download fails.
     """
     name = resolve_demo(model)
-    return fetch_model(name) if "://" in name else str(resolve_model_folder(name))
+    folder = fetch_model(name) if "://" in name else resolve_model_folder(name)
+    return str(Path(folder).absolute())

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipelines.artifacts.models import resolve_model
 from pipelines.embed.spec import EmbedSpec
@@ -60,7 +59,7 @@ def load_model(spec: EmbedSpec) -> ResolvedModel:
     long = spec.long
     prompt = spec.prompt if spec.prompt is not None else encoder.document_prompt
     return ResolvedModel(
-        folder=str(Path(folder).absolute()),
+        folder=folder,
         encoder=encoder,
         prompt=prompt,
         long=long,

@@ -69,8 +69,11 @@ def _model_sources(spec: EvaluateSpec) -> list[ModelSource]:
     for baseline in spec.baselines:
         word, _, place = baseline.partition("=")
         kind = ModelKind(word)
-        is_encoder = kind in (ModelKind.MEAN, ModelKind.CLS)
-        sources.append(ModelSource(kind, resolve_model(place) if is_encoder else place))
+        if kind in (ModelKind.MEAN, ModelKind.CLS):
+            place = resolve_model(place)
+        elif place:
+            place = str(Path(place).absolute())
+        sources.append(ModelSource(kind, place))
     return sources
 
 

@@ -55,7 +55,7 @@ class MineStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetrics, 
     def __init__(self, spec: MineSpec) -> None:
         self._spec, self.address = spec, spec.address
         self._source = _open_ranking(spec.shards)
-        self._model = Path(resolve_model(spec.model)).absolute()
+        self._model = Path(resolve_model(spec.model))
 
     @property
     def spec(self) -> MineSpec:

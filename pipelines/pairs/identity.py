@@ -43,7 +43,7 @@ class PairsIdentity:
             raise SpaceMismatch(spec, own, other)
         rerank = None
         if spec.rerank is not None:
-            folder = Path(resolve_model(spec.rerank)).absolute()
+            folder = Path(resolve_model(spec.rerank))
             rerank = (str(folder), folder_digest(folder))
         return cls(spec, vectors, others, rerank)
 

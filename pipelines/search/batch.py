@@ -49,7 +49,7 @@ def search_file(spec: SearchSpec, index: Index) -> int:
     assert spec.queries is not None and spec.out is not None
     queries = read_queries(spec.queries, spec.text_column, spec.id_column)
     index.load_encoder(spec.model)  # checks the space before anything starts
-    model = str(Path(resolve_model(spec.model or index.manifest.settings.model)).absolute())
+    model = resolve_model(spec.model or index.manifest.settings.model)
     out = Path(spec.out).absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
     job = SearchJob(

@@ -26,7 +26,7 @@ def plan_training(spec: TrainSpec) -> TrainJob:
     settings = shards.manifest.settings
     kind = ExampleFormat(settings.format)
     objective = _make_objective(spec, kind)
-    base = Path(resolve_model(spec.base)).absolute()
+    base = Path(resolve_model(spec.base))
     refuse_decoders(base)
     _check_dims(spec, base)
     dev_rows = _read_dev_rows(spec, kind)
