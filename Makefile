@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## the whole flow on this machine's Python docstrings; SMALL=1 for two minutes
 	@$(BIN)/sbert demo $(if $(SMALL),--small)
 
-quick: $(STAMP)  ## a minute: formatting, lint, types, import rules, every test without Ray
+quick: $(STAMP)  ## a minute and a half: formatting, lint, types, import rules, every test without Ray
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
@@ -37,7 +37,7 @@ quick: $(STAMP)  ## a minute: formatting, lint, types, import rules, every test 
 
 # Tests of jobs mostly wait for processes to start, so two files run at a time. The file is the
 # unit: its tests share a connection to Ray and what its fixtures made.
-test: $(STAMP)  ## a quarter of an hour: every test but the long forms of `make chaos`
+test: $(STAMP)  ## under twenty minutes: every test but the long forms of `make chaos`
 	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(STAMP)  ## formatting, lint, types, import rules
