@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 TEXTS ?=
+# Tests of jobs mostly wait for processes to start, so two files run at a time. The file is the
+# unit: its tests share a connection to Ray and what its fixtures made. A process that dies ends the
+# run: started again, it would have its files waited for in vain.
+TWO := -n 2 --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check reference chaos soak wheel clean peers browser
@@ -29,16 +33,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## the whole flow on this machine's Python docstrings; SMALL=1 for two minutes
 	@$(BIN)/sbert demo $(if $(SMALL),--small)
 
-quick: $(STAMP)  ## a minute and a half: formatting, lint, types, import rules, every test without Ray
+quick: $(STAMP)  ## a minute: formatting, lint, types, import rules, every test without Ray
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n 2 --dist loadfile -m 'not ray and not slow'
+	$(BIN)/pytest -q $(TWO) -m 'not ray and not slow and not long'
 
-# Tests of jobs mostly wait for processes to start, so two files run at a time. The file is the
-# unit: its tests share a connection to Ray and what its fixtures made.
-test: $(STAMP)  ## under twenty minutes: every test but the long forms of `make chaos`
-	$(BIN)/pytest -n 2 --dist loadfile
+test: $(STAMP)  ## a quarter of an hour: every test but the long forms of `make chaos`
+	$(BIN)/pytest $(TWO) -m 'not long'
 
 check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check .
@@ -98,6 +100,7 @@ bench-kill: $(STAMP)  ## a transcript: kill -9 in the middle of embed, the same 
 chaos: $(STAMP)  ## kills at random moments, faults of stores, 2,000 broken inputs, 500 random edits
 	SBERT_CHAOS_KILLS=20 SBERT_CHAOS_ROUNDS=4 SBERT_FUZZ_CASES=2000 SBERT_UPDATE_STEPS=500 \
 	  $(BIN)/pytest -s tests/chaos
+	$(BIN)/pytest -m long tests/pipelines
 
 soak: $(STAMP)  ## half an hour of embed in a loop: nothing may grow
 	$(BIN)/python tests/chaos/soak.py $(if $(SECONDS),--seconds $(SECONDS))

@@ -1,5 +1,10 @@
-"""Fixtures of all tests: tiny encoders, texts, one Ray cluster."""
+"""Fixtures of all tests: tiny encoders, texts, one Ray cluster.
 
+torch and transformers are imported where they are used: the process that only hands tests to others
+would wait for them first.
+"""
+
+import gc
 import os
 import re
 import signal
@@ -12,13 +17,11 @@ os.environ["RAY_API_SERVER_ADDRESS"] = "http://127.0.0.1:1"  # as an embedded Ra
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import torch
-from support.encoders import WORDS, tiny_model, tiny_tokenizer
 from support.s3 import BUCKET, S3Server
 from support.warm_workers import worker_factory
-from tokenizers import processors
 
-from pipelines.artifacts.models import demo_model_folder
+# Until all tests are imported: imports leave no garbage, and to look for it takes a third of them.
+gc.disable()
 
 # A shell starts what runs in its background with SIGINT ignored, and a command under test would
 # inherit that from us.
@@ -28,22 +31,27 @@ signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 # Those that take longest, so that none is left alone at the end of a run of two processes.
 LONGEST = ("test_train.py", "test_kills.py", "test_embed.py", "test_embed_s3.py")
-IS_ALL_RAY = re.compile(r"^pytestmark = .*\bmark\.ray\b", re.MULTILINE)
+MARK_OF_ALL = re.compile(r"^pytestmark = .*\bmark\.(ray|slow|long)\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path, config):
-    """A file that is all Ray is not imported where Ray is left out: imports take half the time."""
-    if "not ray" not in config.option.markexpr or collection_path.suffix != ".py":
+    """A file of which no test would run is not imported: imports take half the time."""
+    if collection_path.suffix != ".py":
         return None
-    return bool(IS_ALL_RAY.search(collection_path.read_text(encoding="utf-8"))) or None
+    marks = MARK_OF_ALL.findall(collection_path.read_text(encoding="utf-8"))
+    return any(f"not {mark}" in config.option.markexpr for mark in marks) or None
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
     """Files without Ray first: a broken unit is seen at once.
 
     Then those that start a Ray of their own, then those that share one and stay connected; of both
     the longest first.
     """
+    for item in items:
+        if "s3_is_up" in item.fixturenames:  # the store takes seconds to start
+            item.add_marker(pytest.mark.slow)
     with_ray = {item.path for item in items if item.get_closest_marker("ray") is not None}
     sharing = {item.path for item in items if "ray_address" in item.fixturenames}
 
@@ -55,9 +63,17 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)
 
 
+def pytest_collection_finish():
+    """What was imported stays: collections that visit it took a fifth of the time of all tests."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def plain_encoder_folder(tmp_path_factory):
     """family -> folder of a plain Hugging Face encoder."""
+    from support.encoders import tiny_model, tiny_tokenizer  # noqa: PLC0415
+
     folders: dict[str, Path] = {}
 
     def folder(family: str) -> Path:
@@ -78,6 +94,8 @@ def bert_folder(plain_encoder_folder) -> Path:
 @pytest.fixture(scope="session")
 def pair_folder(plain_encoder_folder, tmp_path_factory):
     """family -> a plain encoder whose tokenizer joins two texts."""
+    from support.encoders import tiny_tokenizer  # noqa: PLC0415
+    from tokenizers import processors  # noqa: PLC0415
 
     def folder(family):
         copy = tmp_path_factory.mktemp("pair")
@@ -97,12 +115,17 @@ def pair_folder(plain_encoder_folder, tmp_path_factory):
 @pytest.fixture(scope="session")
 def minilm_folder() -> Path:
     """The real model of the demo extra."""
+    from pipelines.artifacts.models import demo_model_folder  # noqa: PLC0415
+
     return demo_model_folder()
 
 
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     """Texts of 1 to about 90 tokens, most of them short, seeded."""
+    import torch  # noqa: PLC0415
+    from support.encoders import WORDS  # noqa: PLC0415
+
     torch.manual_seed(1)
     lengths = (torch.rand(60).pow(3) * 80).int() + 1
     picks = [torch.randint(len(WORDS), (int(length),)) for length in lengths]
@@ -148,12 +171,12 @@ def ray_cluster(s3_server):
         for name, value in QUIET_CLUSTER.items():
             patch.setenv(name, value)
         with s3_server.known():
-            cluster = started_cluster(warm)
+            cluster = start_cluster(warm)
         yield cluster.address
         cluster.shutdown()
 
 
-def started_cluster(options):
+def start_cluster(options):
     """A cluster of one node; Ray gives its node 30 s to start, which a busy machine may need."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 # Hard exit this long after the signal: schedulers SIGKILL at 30 s, and ray.shutdown() may hang.
 HARD_EXIT_SECONDS = 23.0
 _requested = threading.Event()
+_hard_exits: list[threading.Timer] = []  # of signals that came
 
 
 def request() -> None:
@@ -24,8 +25,10 @@ def request() -> None:
 
 
 def reset() -> None:
-    """Forget an earlier request."""
+    """Forget an earlier request, and the hard exit that would follow it."""
     _requested.clear()
+    while _hard_exits:
+        _hard_exits.pop().cancel()
 
 
 def raise_if_requested() -> None:
@@ -55,6 +58,7 @@ def _interrupt(hard_exit: Callable[[], None]) -> None:
     request()
     last = threading.Timer(HARD_EXIT_SECONDS, hard_exit)
     last.daemon = True
+    _hard_exits.append(last)
     last.start()
     raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ ID_BYTES = 32 * 2**20
 NUM_IDS = 68  # 2.1 GiB
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ids_beyond_2_gib_are_combined_found_and_published():
     # All chunks are slices of one buffer; only what is combined takes memory.

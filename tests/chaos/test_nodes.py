@@ -156,6 +156,7 @@ def test_a_death_changes_nothing(name, nodes, stage, costs, tmp_path):
             pytest.fail(f"nothing to kill: {name} was over too soon, five times")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pairs", *LONG])
 def test_sigterm_ends_in_time_and_the_rerun_goes_on(name, nodes, stage, tmp_path):
     """A scheduler that wants its machine back kills after 30 s."""

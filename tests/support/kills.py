@@ -3,13 +3,14 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from support.warm_commands import WarmProcess
 
 SBERT = Path(sys.executable).parent / "sbert"
 DEADLINE_SECONDS = 240
@@ -28,13 +29,11 @@ class Job:
         self.words = [str(SBERT), *words]
         self.log = log
         self.env = {**os.environ, **(env or {})}
-        self.process: subprocess.Popen | None = None
+        self.process: WarmProcess | None = None
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.words, stdout=log, stderr=log, env=self.env, start_new_session=True
-            )
+        self.log.touch()
+        self.process = WarmProcess(self.words, self.log, self.env)
 
     def wait(self, seconds: float = DEADLINE_SECONDS) -> int:
         assert self.process is not None

@@ -1,26 +1,36 @@
 """Jobs whose processes have one method changed, to fail in a chosen way."""
 
-# Imported by every Python of a job through PYTHONPATH: changes one method of one module.
-SABOTAGE = """
-import importlib.abc, importlib.util, os, sys
+import importlib.abc
+import importlib.util
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+PLAN = "SBERT_TEST_SABOTAGE"
+
 
 def deadly(plain, self, texts, **options):
     if any("deadly" in str(text) for text in texts):
         os._exit(9)
     return plain(self, texts, **options)
 
+
 def full(plain, self, name, data):
     if name.startswith("data/"):
         raise OSError(28, "No space left on device")
     return plain(self, name, data)
 
+
 def hungry(plain, self, texts, **options):
-    waste = [bytearray(b"x" * 2**26) for _ in range(96)]
+    _waste = [bytearray(b"x" * 2**26) for _ in range(96)]
     return plain(self, texts, **options)
 
+
 def heavy(plain, *args, **options):
-    waste = [bytearray(b"x" * 2**26) for _ in range(96)]
+    _waste = [bytearray(b"x" * 2**26) for _ in range(96)]
     return plain(*args, **options)
+
 
 PLANS = {
     "heavy": ("sbert_core.encoder.encoder", "Encoder", "load", heavy),
@@ -29,10 +39,21 @@ PLANS = {
     "full": ("sbert_core.storage", "LocalStorage", "put", full),
 }
 
-class Finder(importlib.abc.MetaPathFinder):
+
+def apply() -> None:
+    """Change the method that the environment names, if it names one. Called after a fork."""
+    if plan := os.environ.get(PLAN):
+        module_name, class_name, method, change = PLANS[plan]
+        owner = getattr(import_module(module_name), class_name)
+        plain = getattr(owner, method)
+        setattr(owner, method, lambda *args, **options: change(plain, *args, **options))
+
+
+class OnImport(importlib.abc.MetaPathFinder):
+    """Applies the plan as soon as its module is imported."""
+
     def find_spec(self, name, path, target=None):
-        module_name, class_name, method, change = PLANS[os.environ["SABOTAGE"]]
-        if name != module_name:
+        if name != PLANS[os.environ[PLAN]][0]:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -40,18 +61,17 @@ class Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             load(module)
-            owner = getattr(module, class_name)
-            plain = getattr(owner, method)
-            setattr(owner, method, lambda *args, **options: change(plain, *args, **options))
+            apply()
 
         spec.loader.exec_module = exec_module
         return spec
 
-if os.environ.get("SABOTAGE"):
-    sys.meta_path.insert(0, Finder())
-"""
 
-
-def sabotaged(tmp_path, plan: str) -> dict[str, str]:
-    (tmp_path / "sitecustomize.py").write_text(SABOTAGE)
-    return {"PYTHONPATH": str(tmp_path), "SABOTAGE": plan}
+def sabotaged(tmp_path: Path, plan: str) -> dict[str, str]:
+    """Environment of Python processes that are not forked: they apply the plan by themselves."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "from support.sabotage import PLAN, OnImport\ndel sys.path[0]\n"
+        "if PLAN in os.environ:\n    sys.meta_path.insert(0, OnImport())\n"
+    )
+    return {"PYTHONPATH": str(tmp_path), PLAN: plan}

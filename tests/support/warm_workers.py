@@ -10,6 +10,7 @@ Commands under test that start a Ray of their own start its workers as users do.
 """
 
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -45,7 +46,7 @@ PRELOADED = (
 @contextlib.contextmanager
 def worker_factory() -> Iterator[dict[str, str]]:
     """Arguments of a Ray node whose workers are forked from a factory, for a block."""
-    with tempfile.TemporaryDirectory(prefix="sbert-") as folder, listening(folder) as listener:
+    with tempfile.TemporaryDirectory(prefix="sbert-") as folder, listen_in(folder) as listener:
         number = listener.fileno()
         factory = [sys.executable, __file__, str(number)]
         process = subprocess.Popen(factory, stdin=subprocess.PIPE, pass_fds=[number])
@@ -58,7 +59,7 @@ def worker_factory() -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def listening(folder: str) -> Iterator[socket.socket]:
+def listen_in(folder: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/factory")
         listener.listen(64)
@@ -87,6 +88,7 @@ def serve(listener: socket.socket) -> None:
     """Fork a worker for every launcher, until the tests close our standard input."""
     for name in PRELOADED:
         import_module(name)
+    gc.freeze()  # else every collection of a worker visits, and so copies, what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while listener in select.select([sys.stdin, listener], [], [])[0]:

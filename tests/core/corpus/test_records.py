@@ -79,6 +79,7 @@ random_files = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(random_files, st.data())
 @example(("x.csv", b"", b'a\r"b\r\n"\r\n\r\nc\r'), None)

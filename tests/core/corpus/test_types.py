@@ -32,6 +32,7 @@ cells = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @tried
 @given(st.lists(cells, min_size=1, max_size=40))
 @example(["1"] * 20 + ["1.5"])
@@ -79,6 +80,7 @@ def test_json_lines_in_small_blocks_equal_those_in_one(folder, rows):
             assert texts == values
 
 
+@pytest.mark.slow
 @tried
 @given(st.lists(st.dictionaries(st.sampled_from(["x", "y"]), json_values), min_size=1, max_size=12))
 @example([{"x": "2020-01-01"}] * 20)
@@ -129,6 +131,7 @@ def test_column_that_changes_late_is_read_and_costs_nothing_unused(name, data, t
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @tried
 @given(st.lists(st.tuples(texts, texts, st.integers(-(2**62), 2**62) | st.none()), max_size=12))
 def test_table_written_as_csv_json_lines_and_parquet_reads_back_equal(folder, rows):

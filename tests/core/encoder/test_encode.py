@@ -111,6 +111,7 @@ def test_texts_the_tokenizer_or_the_vocabulary_cannot_take_cost_their_own_row(
     assert np.isfinite(report.vectors[[0, 3]]).all()
 
 
+@pytest.mark.slow
 def test_million_characters_take_one_truncated_row(bert_folder):
     report = Encoder.load(bert_folder).encode_report(["so " * 350_000, "so"])
     assert report.num_tokens.tolist() == [64, 3]

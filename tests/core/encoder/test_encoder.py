@@ -111,6 +111,7 @@ def test_bits_depend_on_the_text_alone(family, plain_encoder_folder, texts):
         np.testing.assert_array_equal(threaded.encode(texts), want, err_msg=f"{threads} threads")
 
 
+@pytest.mark.slow
 @pytest.mark.demo
 def test_bits_of_the_real_model_depend_on_the_text_alone(minilm_folder):
     sentence = "Vectors of one text must not change with the company it keeps. "

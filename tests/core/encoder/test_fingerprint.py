@@ -33,6 +33,7 @@ def test_saved_and_reloaded_copy_has_the_same_space_and_recipe(
     assert original.recipe() == once.recipe() == twice.recipe()
 
 
+@pytest.mark.slow
 @pytest.mark.demo
 def test_real_model_has_the_same_space_as_its_copy(minilm_folder, tmp_path):
     original = Encoder.load(minilm_folder)

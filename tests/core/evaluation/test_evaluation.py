@@ -134,6 +134,7 @@ def test_facets_are_means_over_folds_and_topics():
                           for p in ("10_fold", "cross_topic")}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_transfer_finds_what_is_there_and_nothing_in_noise():
     label = np.repeat([0, 1, 2], 60)
     signal = np.eye(3)[label] + 0.3 * RNG.normal(size=(180, 3))

@@ -187,6 +187,7 @@ def test_recall_counts_hits_as_good_as_the_last():
     assert query_recalls(found, exact, 2).tolist() == [0.5, 1.0]
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_recall_in_95_of_100_samples():
     """An index that misses on purpose, exact search over everything, 100 seeds."""
     vectors = units(4000)
@@ -206,6 +207,7 @@ def test_intervals_hold_the_true_recall_in_95_of_100_samples():
     assert covered >= 90
 
 
+@pytest.mark.slow
 def test_a_repeated_text_does_not_spoil_the_others(tmp_path):
     """20,000 copies of one text among 20,000 others: all found, and the graph has no copies."""
     others = units(20_000)

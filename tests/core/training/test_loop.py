@@ -28,6 +28,7 @@ def test_losses_fall(bert_folder, objective):
     assert losses[-1] < 0.8 * losses[0]
 
 
+@pytest.mark.slow
 def test_taken_up_after_any_step_the_weights_are_the_same(bert_folder):
     rows = rows_for("cosine", 22)
     options = {"batch_size": 4, "epochs": 2, "accumulate": 2, "dropout": 0.1}

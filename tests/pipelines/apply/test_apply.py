@@ -266,6 +266,7 @@ def parts_by_file(vectors):
     return {file.source["file"]: file.sha256 for file in files}
 
 
+@pytest.mark.long
 def test_apply_killed_midway_leaves_the_old_corpus_and_goes_on(
     folder, clusters, tmp_path, ray_address
 ):

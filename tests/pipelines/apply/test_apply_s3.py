@@ -38,6 +38,7 @@ def publish(place, generation, notes):
         )
 
 
+@pytest.mark.slow
 def test_apply_into_a_store_copies_unchanged_files_and_is_read_once(bucket, tmp_path):
     (tmp_path / "k=1").mkdir()
     for name in ("a.csv", "k=1/b.csv"):

@@ -195,7 +195,9 @@ COMMANDS = [
     (["threshold", "{named}", "--labelled", "{no_columns}.parquet"], 2),
     (["report", "{placed}", "--out", "{page}.html", "--title", HIDDEN], 0),
     (["path", "{named}"], 0),
-    (["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2),
+    pytest.param(
+        ["apply", "{clusters}", "{elsewhere}", "--out", "{new}"], 2, marks=pytest.mark.ray
+    ),
     (["export", "{named}", "--to", "pgvector", "--out", f"{{new}}{HIDDEN}"], 0),
     (["evaluate", "{model}", "--sts", f"{{home}}/{HIDDEN}.parquet"], 0),
     (["evaluate", "{model}", "--sts", "{no_columns}.parquet"], 2),

@@ -15,6 +15,7 @@ from sbert_core.corpus.docstrings import collect_docstrings
 from sbert_core.encoder.encoder import Encoder
 
 SBERT = Path(sys.executable).parent / "sbert"
+pytestmark = pytest.mark.long  # two minutes; CI runs `make demo SMALL=1` itself
 OUR_NAMES = ("pipelines", "workers", "sbert_core")
 
 

@@ -2,15 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support.embedding import embed, quarantine_of, rows_of, sentences, table_of, write_corpus
+from support.kills import Job
 
 from pipelines.cli.main import main
 from sbert_core.corpus.errors import CorruptFile
@@ -160,11 +157,6 @@ def test_invalid_utf8_costs_one_row_and_csv_equals_parquet(ray_address, bert_fol
     assert a.equals(b)
 
 
-def command(corpus, out, model, *words):
-    sbert = Path(sys.executable).parent / "sbert"
-    return [sbert, "embed", corpus, "--out", out, "--model", model, *words]
-
-
 @pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
@@ -172,26 +164,19 @@ def test_interrupt_stops_cleanly_and_the_rerun_goes_on(
 ):
     corpus = write_corpus(tmp_path / "in", {"x.parquet": rows_of(sentences(640, longest=120))})
     out = tmp_path / "out"
-    words = ["--address", ray_address, "--unit-rows", "40", "--actors", "2"]
+    words = ["embed", corpus, "--out", out, "--model", minilm_folder, "--address", ray_address]
+    words = [*map(str, words), "--unit-rows", "40", "--actors", "2"]
     for number, stop in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
-        process = subprocess.Popen(
-            command(corpus, out, minilm_folder, *words), stderr=subprocess.PIPE, text=True
-        )
-        wait_for(lambda n=number: len(list(out.glob("_work/*/commits/*"))) >= 4 * n, process)
-        process.send_signal(stop)
-        error = process.communicate(timeout=25)[1]  # a scheduler kills after 30 s
-        assert process.returncode == 3, error
-        assert "units are saved, the same command goes on from there" in error.splitlines()[-1]
+        log = tmp_path / f"{number}.log"
+        job = Job(words, log)
+        job.start()
+        job.until(lambda n=number: len(list(out.glob("_work/*/commits/*"))) >= 4 * n)
+        job.process.send_signal(stop)
+        assert job.wait(25) == 3, log.read_text()  # a scheduler kills after 30 s
+        last = log.read_text().splitlines()[-1]
+        assert "units are saved, the same command goes on from there" in last
         assert not (out / "_manifest.json").exists()
         assert not (out / "_ray").exists()
     report = embed(corpus, out, minilm_folder, address=ray_address, unit_rows=40, actors=2)
     assert report.embedded <= 640 - 8 * 40
     assert report.rows == 640
-
-
-def wait_for(condition, process, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.05)

@@ -46,6 +46,7 @@ def test_storage_keeps_its_promises(bucket):
     assert storage.stat("a/b") is None
 
 
+@pytest.mark.slow
 def test_only_one_writer_holds_a_prefix_and_a_dead_ones_lease_ends(bucket, monkeypatch):
     storage = storage_at(f"{bucket}/lease")
     with storage.lock(), pytest.raises(BusyError), storage_at(f"{bucket}/lease").lock():

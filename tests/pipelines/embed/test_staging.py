@@ -86,6 +86,7 @@ wheres = st.sampled_from([None, "n >= 5", "n < 0", "n in (1, 9, 17, 23)"])
 runs = st.lists(st.tuples(st.none() | st.integers(1, 30), wheres), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(runs, st.sampled_from([None, "content"]))
 def test_plan_after_any_runs_reads_the_rows_of_a_plan_from_scratch(

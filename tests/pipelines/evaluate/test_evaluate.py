@@ -65,6 +65,7 @@ def test_sts_is_the_correlation_of_the_folders_own_vectors(tmp_path, bert_folder
     assert value(mean, model, "spearman_cosine") == pytest.approx(100 * np.mean(parts))
 
 
+@pytest.mark.slow
 def test_all_other_tasks_and_baselines_side_by_side(tmp_path, bert_folder):
     (tmp_path / "glove.txt").write_text("the 1 0 2\na 0 1 1\nof 1 1 0\n")
     label = np.arange(60) % 2
@@ -169,6 +170,7 @@ def test_rows_without_text_in_a_transfer_set_are_left_out_and_counted(tmp_path, 
     assert "cr.parquet: 3 rows" in caplog.text
 
 
+@pytest.mark.slow
 def test_every_benchmark_and_baseline_has_a_place_of_its_own_in_the_table(tmp_path, bert_folder):
     names = {"sentence1": TEXTS[:20], "sentence2": TEXTS[20:40]}
     files = [

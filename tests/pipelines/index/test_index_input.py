@@ -89,6 +89,7 @@ def test_what_one_line_says(tmp_path, ray_address):
     assert (done.exit_code, "empty" in done.output) == (2, True), done.output
 
 
+@pytest.mark.long
 def test_kills_change_no_byte(tmp_path, ray_address):
     """A task killed by itself, then the driver; shards that were done are not built again."""
     write_vectors(tmp_path / "v", topical_vectors(12_000, 64))

@@ -43,6 +43,7 @@ def test_a_job_without_room_says_what_is_missing(ray_address, bert_folder, tmp_p
     assert CliRunner().invoke(main, [w if w != "1" else "0" for w in words]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_exits_or_waits(tmp_path):
     out, is_held, order = tmp_path / "out", threading.Event(), []
 

@@ -137,8 +137,12 @@ def job_of(stages, folder, model):
 @pytest.mark.parametrize(
     ("stages", "stop", "at"),
     [
-        (["prepare", "train"], signal.SIGKILL, "ray::RayTrainWorker"),
-        (["prepare", "train"], signal.SIGTERM, "ray::TrainController"),
+        pytest.param(
+            ["prepare", "train"], signal.SIGKILL, "ray::RayTrainWorker", marks=pytest.mark.long
+        ),
+        pytest.param(
+            ["prepare", "train"], signal.SIGTERM, "ray::TrainController", marks=pytest.mark.long
+        ),
         (["embed"], signal.SIGKILL, "UnitEmbedder"),
     ],
     ids=["kill in train", "term in train", "kill in embed"],

@@ -17,7 +17,12 @@ import os, signal, threading
 from contextlib import suppress
 from pipelines.cli.run_job import run_guarded
 from pipelines.runtime.watchdog import terminate_if_stalled
+from pipelines.runtime import shutdown
 from pipelines.runtime.shutdown import raise_if_requested
+
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()
 
 def run():
 {body}
@@ -36,6 +41,13 @@ SWALLOWED = """
         threading.Event().wait()
     while True:
         raise_if_requested()
+"""
+# A second command in the process of the first, which was stopped; it outlives the hard exit.
+SECOND = """
+    shutdown.HARD_EXIT_SECONDS = 0.5
+    with suppress(SystemExit):
+        run_guarded(interrupted, debug=False, json_log=False)
+    run_guarded(lambda: threading.Event().wait(1.5), debug=False, json_log=False)
 """
 
 
@@ -66,11 +78,18 @@ def test_a_swallowed_interrupt_is_not_forgotten():
     assert "the same command goes on" in last
 
 
+@pytest.mark.slow
+def test_command_after_an_interrupted_one_is_not_ended_in_its_place():
+    [stopped] = ended(SECOND, code=0)
+    assert "the same command goes on" in stopped
+
+
 def test_interrupt_in_the_background_is_ignored_and_the_log_says_so():
     [line] = ended(IGNORED, code=0, start=BACKGROUND)
     assert "INFO SIGINT is ignored" in line
 
 
+@pytest.mark.slow
 def test_slow_progress_goes_on(monkeypatch):
     """The signal would come within 0.3 s if a look that differs did not count."""
     is_ended = threading.Event()

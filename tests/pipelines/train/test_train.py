@@ -6,9 +6,7 @@ import random
 import shutil
 import signal
 import sys
-import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -206,10 +204,13 @@ def test_a_killed_driver_and_ctrl_c_change_nothing(
     finally:
         os.kill(job.process.pid, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL, job.log.read_text()
-    with interrupted_after_a_checkpoint(work):
-        done = CliRunner().invoke(main, [*words, "--address", ray_address])
-    assert done.exit_code == 3, done.output
-    assert "Traceback" not in done.output
+    before = checkpoints(work)
+    job.words += ["--address", ray_address]
+    job.start()
+    wait_until(job, lambda: checkpoints(work) - before)
+    job.process.send_signal(signal.SIGINT)
+    assert job.wait() == 3, job.log.read_text()
+    assert "Traceback" not in job.log.read_text()
     assert not out.exists()
     done = CliRunner().invoke(main, [*words, "--address", ray_address])
     assert done.exit_code == 0, done.output
@@ -217,26 +218,6 @@ def test_a_killed_driver_and_ctrl_c_change_nothing(
     facts = json.loads((out / "training.json").read_text())
     assert facts["report"]["steps"] == calm[1].steps
     assert not list(tmp_path.glob(".*.work"))
-
-
-@contextmanager
-def interrupted_after_a_checkpoint(work):
-    """Ctrl-C, once there is another checkpoint than at the beginning."""
-    before, is_over = checkpoints(work), threading.Event()
-
-    def watch():
-        while not is_over.wait(0.02):
-            if checkpoints(work) - before:
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def wait_until(job, is_so):

@@ -13,6 +13,7 @@ from sbert_core.json_record import encode
 from workers.doctor.gpu import flops_per_token, largest_deviation, measure_gpu, peak_flops
 
 
+@pytest.mark.slow
 def test_measure_gpu_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, texts):
     report = measure_gpu(
         read_model_files(bert_folder), texts, "cpu", (Precision.FLOAT32,), seconds=0.3
