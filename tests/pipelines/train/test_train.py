@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from support.embedding import sentences
-from support.kills import Job
+from support.kills import Job, descendants, started_at
 from transformers import GPT2Config, GPT2Model
 
 from pipelines.artifacts.errors import PartialWork
@@ -202,8 +202,11 @@ def test_a_killed_driver_and_ctrl_c_change_nothing(
     try:
         wait_until(job, lambda: checkpoints(work))
     finally:
+        workers = descendants([job.process.pid])
         os.kill(job.process.pid, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL, job.log.read_text()
+    while any(started_at(pid) is not None for pid in workers):  # they may still save a checkpoint
+        time.sleep(0.05)
     before = checkpoints(work)
     job.words += ["--address", ray_address]
     job.start()
