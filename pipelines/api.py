@@ -37,6 +37,7 @@ from sbert_core.choices import (
     LongTexts,
     ObjectiveName,
     Pooling,
+    Precision,
     TrainPrecision,
     VectorType,
 )
@@ -101,6 +102,7 @@ def embed(
     carry: Sequence[str] = (),
     where: str | None = None,
     limit: int | None = None,
+    precision: Precision | str = Precision.FLOAT32,
     dtype: VectorType | str = VectorType.FLOAT32,
     max_length: int | None = None,
     prompt: str | None = None,
@@ -165,6 +167,7 @@ def search(
     id_column: str | None = None,
     k: int = 10,
     model: Place | None = None,
+    precision: Precision | str = Precision.FLOAT32,
     rerank: Place | None = None,
     filter: str | None = None,
     out: Place | None = None,
@@ -342,6 +345,7 @@ def evaluate(
     clusters: Places = (),
     facets: Places = (),
     baselines: Sequence[str] = (),
+    precision: Precision | str = Precision.FLOAT32,
     out: Place | None = None,
     address: str | None = None,
 ) -> "EvaluateReport":

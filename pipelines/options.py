@@ -22,6 +22,10 @@ SpecType = TypeVar("SpecType")
 
 # The field `address` of every job that runs on Ray.
 ADDRESS = "Ray cluster; embedded by default."
+PRECISION = (
+    "Number format of the encoder; auto is float32 on a CPU, and on a GPU bfloat16, or float16 "
+    "where it has no bfloat16."
+)
 RAY_ADDRESS = "RAY_ADDRESS"
 DECLARED = "option"  # key of an OptionInfo in the metadata of a field
 

@@ -16,6 +16,16 @@ class VectorType(StrEnum):
     INT8 = "int8"
 
 
+class Precision(StrEnum):
+    """Number format of an encoder's products. Vectors are float32 in any case."""
+
+    AUTO = "auto"  # float32 on a CPU; on a GPU bfloat16 where it has it, else float16
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    INT8 = "int8"
+
+
 class LongTexts(StrEnum):
     """What becomes of a text longer than the model's length."""
 

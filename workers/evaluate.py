@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from sbert_core.arrays import Float32Array, FloatArray
+from sbert_core.choices import Precision
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
@@ -53,6 +54,7 @@ class ModelSource:
 
     kind: ModelKind
     place: str
+    precision: Precision = Precision.FLOAT32
 
     @property
     def head_folder(self) -> Path | None:
@@ -124,11 +126,13 @@ def load_embedder(source: ModelSource) -> Embedder:
         case ModelKind.TFIDF:
             return TfIdf()
         case ModelKind.MEAN | ModelKind.CLS:
-            return RawEncoder(Encoder.load(source.place, pooling=source.kind.value))
+            return RawEncoder(
+                Encoder.load(source.place, pooling=source.kind.value, precision=source.precision)
+            )
     config = Path(source.place) / "config.json"
     if config.is_file() and "ForSequenceClassification" in config.read_text(encoding="utf-8"):
         return PairScorer(CrossEncoder.load(source.place), source.place)
-    return RawEncoder(Encoder.load(source.place))
+    return RawEncoder(Encoder.load(source.place, precision=source.precision))
 
 
 def score_benchmark(

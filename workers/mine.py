@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sbert_core.arrays import BoolArray, Float32Array, Int64Array, UInt64Array
+from sbert_core.choices import Precision
 from sbert_core.data_file import DataFile
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.storage import Storage, storage_at
@@ -51,6 +52,7 @@ class MineJob:
     work: str
     generation: str
     model: str
+    precision: Precision
     shards: tuple[str, ...]
     num_negatives: int
     guards: Guards
@@ -89,7 +91,7 @@ def embed_shard(job: MineJob, shard: int) -> ShardKeys:
     texts = {role: rows[role].to_pylist() for role in (QUERY, ANSWER)}
     # Queries are written first, so the file of answers means that both exist.
     if job.storage.stat(job.array_name(shard, ANSWER)) is None:
-        encoder = Encoder.load(fetch_model(job.model), threads=1)
+        encoder = Encoder.load(fetch_model(job.model), precision=job.precision, threads=1)
         prompts = {QUERY: encoder.query_prompt, ANSWER: encoder.document_prompt}
         for role in (QUERY, ANSWER):
             job.write_vectors(shard, role, encoder.encode(texts[role], prompt=prompts[role]))

@@ -53,6 +53,12 @@ class VectorsSettings:
     scale: float | None
     normalized: bool = True
     batch_invariant: bool = False
+    precision: str | None = optional()
+
+    @property
+    def computed_in(self) -> str:
+        """The number format of the encoder; not written where float32 was requested."""
+        return self.precision or "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +89,17 @@ class VectorsInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsMetrics:
-    """documents: rows of the corpus; None where each row is one. storage_error: cost in cosines."""
+    """documents: rows of the corpus; None where each row is one. storage_error: cost in cosines.
+
+    precision_error: the largest 1 - cosine of a sampled vector to that of float32.
+    """
 
     documents: Count | None = optional()
     truncated: Count = 0
     lost_tokens: Count = 0
     tokens: Count = 0
     storage_error: dict[str, float] = field(default_factory=dict)
+    precision_error: float | None = optional()
 
 
 # -- index -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from pipelines.runtime.metrics import observe
 from pipelines.runtime.progress import SpeedLog, poll_progress, progress
 from pipelines.runtime.session import is_embedded, job_session
 from pipelines.runtime.shutdown import raise_if_requested
-from pipelines.runtime.tasks import as_they_come, in_order
+from pipelines.runtime.tasks import as_they_come, in_order, unwrap_errors
 from pipelines.runtime.watchdog import terminate_if_stalled
 from sbert_core.corpus.errors import CorruptFile, RepeatedId
 from sbert_core.corpus.formats import ConvertedFile
@@ -34,6 +34,7 @@ from sbert_core.storage import Storage, storage_at
 from workers.common.errors import raise_error_rows
 from workers.embed.actor import EncoderConfig, UnitEmbedder
 from workers.embed.fill import fill_unit
+from workers.embed.precision import PrecisionProbe, probe_precision
 from workers.embed.records import UnitResult
 from workers.embed.scan import PartitionOwners, Shuffle, assign_owners, scan_source, scan_units
 from workers.embed.staging import stage_file
@@ -138,6 +139,21 @@ class EmbedExecutor(contextlib.ExitStack):
                 storage.put(f"{work}/model/{name}", path.read_bytes())
         return f"{storage.uri}/{work}/model"
 
+    def probe_precision(self, config: EncoderConfig, texts: Sequence[object]) -> PrecisionProbe:
+        """The number format that a worker like the actors computes in, and its error."""
+        self._connect()
+        num_gpus = self._gpus_per_actor()
+        self._wait_for_actor(num_gpus)
+        num_cpus = 0 if num_gpus else self.spec.cpus_per_actor
+        remote = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(probe_precision)
+        with unwrap_errors():
+            probe: PrecisionProbe = ray.get(remote.remote(config, texts))
+        return probe
+
+    def _wait_for_actor(self, num_gpus: float) -> None:
+        cpus = float(self.spec.cpus_per_actor)
+        wait_for_capacity({"GPU": num_gpus} if num_gpus else {"CPU": cpus})
+
     def embed(
         self, units: list[Unit], num_rows: int, num_tokens: int, job: UnitJob, config: EncoderConfig
     ) -> list[UnitResult]:
@@ -147,9 +163,7 @@ class EmbedExecutor(contextlib.ExitStack):
         """
         self._connect()
         num_gpus = self._gpus_per_actor()
-        wait_for_capacity(
-            {"GPU": num_gpus} if num_gpus else {"CPU": float(self.spec.cpus_per_actor)}
-        )
+        self._wait_for_actor(num_gpus)
         self.num_actors = min(self._num_actors(num_gpus), len(units))
         with (
             progress("embed", num_rows, num_tokens, f"{self.num_actors} actors") as advance,

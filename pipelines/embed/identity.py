@@ -15,6 +15,7 @@ from pipelines.artifacts.writer import Writer
 from pipelines.embed.model import ResolvedModel
 from pipelines.embed.plan_record import PLAN, PlanHead, read_plan_head
 from pipelines.embed.spec import EmbedSpec
+from sbert_core.choices import Precision
 from sbert_core.corpus.files import Corpus
 from sbert_core.digest import digest
 
@@ -96,8 +97,11 @@ class EmbedIdentity:
         """Settings and scales of the generations that were planned but not published."""
         return [read_plan_head(self.out.storage, f"{WORK}/{name}") for name in self.unfinished()]
 
-    def settings(self, scale: float | None, *, is_batch_invariant: bool = False) -> VectorsSettings:
-        """What the manifest states of how the vectors were made."""
+    def settings(
+        self, scale: float | None, precision: Precision, *, is_batch_invariant: bool = False
+    ) -> VectorsSettings:
+        """What the manifest states of how the vectors were made, in whatever precision."""
+        is_default = self.spec.precision is Precision.FLOAT32
         folder = Path(self.spec.model)
         return VectorsSettings(
             # A folder by its absolute path: a search may run in another folder.
@@ -112,16 +116,36 @@ class EmbedIdentity:
             scale=scale,
             normalized=True,
             batch_invariant=is_batch_invariant,
+            precision=None if is_default else precision,
         )
+
+    def refuse_other_precision(self, precision: Precision) -> None:
+        """MixedRecipes if vectors that may be reused were computed in another format.
+
+        `auto` is resolved by the device: the same words may mean bfloat16 today and float32
+        tomorrow.
+        """
+        for what, theirs in self._settings_found():
+            if theirs.computed_in != precision:
+                raise MixedRecipes(
+                    self.spec.out,
+                    what,
+                    "precision",
+                    RecipeValue(theirs.computed_in, theirs.model),
+                    RecipeValue(precision, self.spec.model),
+                )
+
+    def _settings_found(self) -> list[tuple[str, VectorsSettings]]:
+        """Settings of what is published and of what is unfinished, each with its name."""
+        found: list[tuple[str, VectorsSettings]] = []
+        if self.current is not None:
+            found.append(("vectors", self.current.settings))
+        return found + [("unfinished work", plan.spec) for plan in self.unfinished_plans()]
 
     def refuse_other_recipes(self) -> None:
         """MixedRecipes if the output, or unfinished work in it, has another space or recipe."""
         mine = {"space": self.model.space, "recipe": self.model.recipe, "dtype": self.spec.dtype}
-        found: list[tuple[str, VectorsSettings]] = []
-        if self.current is not None:
-            found.append(("vectors", self.current.settings))
-        found += [("unfinished work", plan.spec) for plan in self.unfinished_plans()]
-        for what, theirs in found:
+        for what, theirs in self._settings_found():
             for key, value in mine.items():
                 if (other := getattr(theirs, key)) != value:
                     raise MixedRecipes(

@@ -134,7 +134,8 @@ def _embed(
     num_rows = sum(counts.own_rows[unit.number] for unit in todo)
     num_chars = sum(counts.own_chars[unit.number] for unit in todo)
     num_tokens = round(num_chars * scan.tokens_per_char())
-    config = source.model.config(executor.place_model(source.model, job.storage, source.work))
+    place = executor.place_model(source.model, job.storage, source.work)
+    config = source.model.config(place, scan.precision.precision)
     with timer.phase("embed"):
         return executor.embed(todo, num_rows, num_tokens, job, config)
 

@@ -52,7 +52,11 @@ def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
         quarantined=quarantined,
         files=tuple(files),
         quarantine=tuple(quarantine),
-        settings=identity.settings(scan.scale, is_batch_invariant=_is_batch_invariant(scan, stats)),
+        settings=identity.settings(
+            scan.scale,
+            scan.precision.precision,
+            is_batch_invariant=_is_batch_invariant(scan, stats),
+        ),
         inputs=VectorsInputs(
             corpus=identity.corpus.root,
             shape=identity.part_recipe,
@@ -68,7 +72,11 @@ def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
             types=plan.types,
             partition_types=plan.partition_types,
         ),
-        metrics=VectorsMetrics(**totals, storage_error=scan.storage_error),
+        metrics=VectorsMetrics(
+            **totals,
+            storage_error=scan.storage_error,
+            precision_error=scan.precision.error,
+        ),
     )
 
 

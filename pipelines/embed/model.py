@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pipelines.artifacts.models import resolve_model
 from pipelines.embed.spec import EmbedSpec
-from sbert_core.choices import LongTexts
+from sbert_core.choices import LongTexts, Precision
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
 from sbert_core.encoder.encoder import Encoder
 from workers.embed.actor import EncoderConfig
@@ -20,6 +20,7 @@ class ResolvedModel:
     prompt: str
     long: LongTexts
     threads: int
+    precision: Precision
     space: str
     recipe: str
 
@@ -37,8 +38,11 @@ class ResolvedModel:
         """Vectors of texts, as actors make them."""
         return encode_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
 
-    def config(self, place: str) -> EncoderConfig:
-        """What an actor needs to load this model from the folder or URI `place`."""
+    def config(self, place: str, precision: Precision) -> EncoderConfig:
+        """What an actor needs to load this model from the folder or URI `place`.
+
+        precision: the format that actors compute in, or the word to find it by.
+        """
         return EncoderConfig(
             model=place,
             recipe=self.recipe,
@@ -47,13 +51,17 @@ class ResolvedModel:
             max_length=self.encoder.max_length,
             truncate_dim=self.encoder.truncate_dim,
             token_budget=None,
-            precision=self.encoder.precision,
+            precision=precision,
+            wanted_precision=self.precision,
             threads=self.threads,
         )
 
 
 def load_model(spec: EmbedSpec) -> ResolvedModel:
-    """Resolve the name or path of a model, load it and compute its space and recipe."""
+    """Resolve the name or path of a model, load it and compute its space and recipe.
+
+    The driver has it in float32 whatever the actors' format: it only plans and samples.
+    """
     folder = resolve_model(spec.model)
     encoder = Encoder.load(folder, max_length=spec.max_length, truncate_dim=spec.truncate_dim)
     long = spec.long
@@ -64,6 +72,7 @@ def load_model(spec: EmbedSpec) -> ResolvedModel:
         prompt=prompt,
         long=long,
         threads=spec.cpus_per_actor,
+        precision=spec.precision,
         space=encoder.space(),
-        recipe=encoder.recipe(prompt=prompt, long=long),
+        recipe=encoder.recipe(prompt=prompt, long=long, precision=spec.precision),
     )

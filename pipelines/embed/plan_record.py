@@ -14,7 +14,7 @@ from sbert_core.corpus.row_filter import RowFilter
 from sbert_core.corpus.source import SourceFile
 from sbert_core.corpus.units import Unit
 from sbert_core.data_file import DataFile
-from sbert_core.json_record import Count, decode, encode
+from sbert_core.json_record import Count, decode, encode, optional
 from sbert_core.storage import Storage
 
 PLAN = "plan.json"
@@ -117,6 +117,7 @@ class PlanFile:
     counts: ScanCounts
     scale: float | None
     quality: dict[str, float]
+    precision_error: float | None = optional()
 
 
 def read_plan_head(storage: Storage, work: str) -> PlanHead:
@@ -161,6 +162,7 @@ def read_plan_file(storage: Storage, work: str) -> PlanFile:
         ),
         scale=found.scale,
         quality=found.quality,
+        precision_error=found.precision_error,
     )
 
 
@@ -206,3 +208,4 @@ class _PlanFileJson:
     counts: _CountsJson
     scale: float | None
     quality: dict[str, float]
+    precision_error: float | None = optional()

@@ -34,6 +34,8 @@ class EmbedReport(StageReport):
     quarantined: int
     truncated: int
     lost_tokens: int
+    precision: str = "float32"
+    precision_error: float | None = None
     embedded: int = 0
     reused: int = 0
     repeats: int = 0
@@ -61,6 +63,8 @@ class EmbedReport(StageReport):
             quarantined=manifest.quarantined,
             truncated=manifest.metrics.truncated,
             lost_tokens=manifest.metrics.lost_tokens,
+            precision=manifest.settings.computed_in,
+            precision_error=manifest.metrics.precision_error,
         )
 
     @classmethod

@@ -22,11 +22,12 @@ from pipelines.embed.plan_record import (
 from pipelines.embed.sample import sample_texts
 from pipelines.embed.spec import DistinctScope
 from pipelines.embed.staging import Staging
-from sbert_core.choices import LongTexts, VectorType
+from sbert_core.choices import LongTexts, Precision, VectorType
 from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.reader import CorpusReader
 from sbert_core.text import invalid_reason
 from sbert_core.vectors.quantize import calibrate_scale, count_clipped, measure_cosine_errors
+from workers.embed.precision import EXACT, PrecisionProbe
 from workers.embed.records import read_commits
 from workers.embed.scan import Shuffle
 from workers.embed.unit_job import UnitJob
@@ -35,13 +36,15 @@ log = logging.getLogger(__name__)
 
 PARTITION_ROWS = 1_000_000
 SAMPLE_TEXTS = 2048
+PROBED_TEXTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
     """The work of a job: its units and what each must encode.
 
-    scale: of int8. storage_error: what storing vectors in fewer bits costs in cosines.
+    scale: of int8. storage_error: what storing vectors in fewer bits costs in cosines. precision:
+    the number format that actors compute in, and what that costs.
     """
 
     identity: EmbedIdentity
@@ -49,6 +52,7 @@ class ScanResult:
     counts: ScanCounts
     scale: float | None = None
     storage_error: dict[str, float] = field(default_factory=dict)
+    precision: PrecisionProbe = EXACT
 
     @property
     def num_rows_in(self) -> int:
@@ -86,7 +90,7 @@ class ScanResult:
         """Tokens per character of a sample of texts, truncated as the model truncates them."""
         sample = sample_texts(self.identity, self.plan, self.plan.new_units, SAMPLE_TEXTS)
         texts = [str(t) for t in sample if not invalid_reason(t)]
-        num_tokens = sum(len(t.ids) for t in self.identity.model.encoder.tokenize(texts))
+        num_tokens = int(self.identity.model.encoder.tokenize(texts).lengths.sum())
         return num_tokens / max(1, sum(map(len, texts)))
 
 
@@ -98,22 +102,27 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         # An interruption of the whole run is not a crash of any unit.
         storage.delete([f"{identity.work}/attempts"])
         saved = read_plan_file(storage, identity.work)
-        return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality)
+        precision = PrecisionProbe(
+            precision=Precision(saved.spec.computed_in), error=saved.precision_error
+        )
+        return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality, precision)
     try:
         scan = scan_corpus(identity, executor)
     except ValueError:  # a repaired corpus, or other options, will have another generation
         storage.delete([identity.work])
         raise
     scale, error = _calibrate(scan)
+    precision = _probe_precision(scan, executor)
     record = PlanFile(
-        spec=identity.settings(scale),
+        spec=identity.settings(scale, precision.precision),
         plan=scan.plan,
         counts=scan.counts,
         scale=scale,
         quality=error,
+        precision_error=precision.error,
     )
     write_plan_file(storage, identity.work, record)
-    return replace(scan, scale=scale, storage_error=error)
+    return replace(scan, scale=scale, storage_error=error, precision=precision)
 
 
 def scan_corpus(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:
@@ -191,6 +200,26 @@ def _calibrate(scan: ScanResult) -> tuple[float | None, dict[str, float]]:
             errors.pair_max,
         )
     return scale, error
+
+
+def _probe_precision(scan: ScanResult, executor: EmbedExecutor) -> PrecisionProbe:
+    """The format that actors compute in, found out by the first worker, and its error.
+
+    MixedRecipes where vectors that may be reused have another one.
+    """
+    identity = scan.identity
+    if identity.spec.precision is Precision.FLOAT32:
+        return EXACT
+    current = identity.current
+    if current is not None and not any(scan.counts.own_rows.values()):  # nothing is encoded
+        error = current.metrics.precision_error
+        return PrecisionProbe(precision=Precision(current.settings.computed_in), error=error)
+    texts = sample_texts(identity, scan.plan, scan.plan.new_units, PROBED_TEXTS)
+    place = executor.place_model(identity.model, identity.out.storage, identity.work)
+    config = identity.model.config(place, identity.spec.precision)
+    probe = executor.probe_precision(config, texts)
+    identity.refuse_other_precision(probe.precision)
+    return probe
 
 
 def _previous_scale(identity: EmbedIdentity) -> float | None:

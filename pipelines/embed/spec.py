@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from pipelines.options import (
     ADDRESS,
+    PRECISION,
     RAY_ADDRESS,
     PathKind,
     Spec,
@@ -13,7 +14,7 @@ from pipelines.options import (
     spec_class,
 )
 from pipelines.syntax import TEMPLATE, WORDS
-from sbert_core.choices import LongTexts, VectorType
+from sbert_core.choices import LongTexts, Precision, VectorType
 from sbert_core.corpus.columns import FIELD, parse_carry
 
 MAX_UNIT_ROWS = 65_536
@@ -61,6 +62,7 @@ class EmbedSpec(Spec):
         default=None,
     )
     limit: int | None = option("Take the first N rows only.", default=None)
+    precision: Precision = option(PRECISION, default=Precision.FLOAT32)
     dtype: VectorType = option("Number format of stored vectors.", default=VectorType.FLOAT32)
     max_length: int | None = option(
         "Tokens per text that the model gets; the model's length by default.", default=None

@@ -65,7 +65,9 @@ def reread(spec: EvaluateSpec) -> EvaluateReport:
 
 def _model_sources(spec: EvaluateSpec) -> list[ModelSource]:
     """Models, then baselines, with their folders on this machine."""
-    sources = [ModelSource(ModelKind.MODEL, resolve_model(model)) for model in spec.models]
+    sources = [
+        ModelSource(ModelKind.MODEL, resolve_model(model), spec.precision) for model in spec.models
+    ]
     for baseline in spec.baselines:
         word, _, place = baseline.partition("=")
         kind = ModelKind(word)
@@ -73,7 +75,7 @@ def _model_sources(spec: EvaluateSpec) -> list[ModelSource]:
             place = resolve_model(place)
         elif place:
             place = str(Path(place).absolute())
-        sources.append(ModelSource(kind, place))
+        sources.append(ModelSource(kind, place, spec.precision))
     return sources
 
 

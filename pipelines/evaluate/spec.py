@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pipelines.options import (
     ADDRESS,
+    PRECISION,
     RAY_ADDRESS,
     PathKind,
     Spec,
@@ -12,7 +13,7 @@ from pipelines.options import (
     refuse_uri,
     spec_class,
 )
-from sbert_core.choices import Aggregate
+from sbert_core.choices import Aggregate, Precision
 
 TASKS = ("sts", "nli", "triplets", "pairs", "transfer", "retrieval", "clusters", "facets")
 BASELINES = ("glove", "tfidf", "mean", "cls")
@@ -61,6 +62,7 @@ class EvaluateSpec(Spec):
         default=(),
         path=PathKind.NAMED_MODEL,
     )
+    precision: Precision = option(PRECISION, default=Precision.FLOAT32)
     out: Path | None = option(
         "Folder for scores.json and scores.md.", default=None, path=PathKind.OUTPUT
     )

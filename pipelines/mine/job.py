@@ -22,7 +22,7 @@ from pipelines.runtime.progress import progress
 from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
 from pipelines.runtime.tasks import as_they_come, in_order
 from pipelines.runtime.timing import StageTimer
-from sbert_core.choices import ExampleFormat
+from sbert_core.choices import ExampleFormat, Precision
 from sbert_core.corpus.published import DATA
 from sbert_core.data_file import DataFile
 from sbert_core.digest import digest, folder_digest
@@ -73,6 +73,12 @@ class MineStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetrics, 
             "negatives": self.spec.negatives,
             "margin": self.spec.margin,
             "ceiling": self.spec.ceiling,
+            # Only where it is not the format that shards were mined in before there was a choice.
+            **(
+                {}
+                if self.spec.precision is Precision.FLOAT32
+                else {"precision": self.spec.precision}
+            ),
         }
 
     def make(
@@ -117,6 +123,7 @@ class MineStage(ArtifactStage[ShardsSettings, dict[str, object], ShardsMetrics, 
             work=f"{WORK}/{self.identity}",
             generation=self.identity,
             model=str(self._model),
+            precision=self.spec.precision,
             shards=tuple(shards),
             num_negatives=self.spec.negatives,
             guards=Guards(self.spec.margin, self.spec.ceiling),

@@ -2,6 +2,7 @@
 
 from pipelines.options import (
     ADDRESS,
+    PRECISION,
     RAY_ADDRESS,
     PathKind,
     Spec,
@@ -10,6 +11,7 @@ from pipelines.options import (
     option,
     spec_class,
 )
+from sbert_core.choices import Precision
 
 
 @spec_class
@@ -19,6 +21,7 @@ class MineSpec(Spec):
     shards: str = argument("Ranking shards of `sbert prepare`.", path=PathKind.INPUT)
     model: str = option("Encoder to search with: folder, hub id or 'demo'.", path=PathKind.MODEL)
     out: str = option("Folder or s3:// URI of the new shards.", path=PathKind.OUTPUT)
+    precision: Precision = option(PRECISION, default=Precision.FLOAT32)
     negatives: int = option("Negatives per row.", default=1)
     margin: float = option(
         "A negative's cosine to the query is at least this far below the answer's.", default=0.05

@@ -20,6 +20,21 @@ class SpaceMismatch(ValueError):
         self.spaces = (own, other)
 
 
+class PrecisionMismatch(ValueError):
+    """A threshold that the number formats of two sides cannot resolve.
+
+    limit: the largest threshold they can.
+    """
+
+    def __init__(self, spec: PairsSpec, formats: tuple[str, str], limit: float) -> None:
+        super().__init__(
+            f"threshold {spec.least_cos} is above {limit:.4f}, which is what vectors of precision "
+            f"{formats[0]} ({spec.vectors}) and {formats[1]} ({spec.against}) can tell apart; "
+            "lower it, or embed both in one precision"
+        )
+        self.limit = limit
+
+
 @dataclass(frozen=True, slots=True)
 class PairsIdentity:
     """What is hashed into the generation of a pairs artifact.
@@ -41,6 +56,7 @@ class PairsIdentity:
         own, other = (side.manifest.settings.space for side in (vectors, others))
         if own != other:
             raise SpaceMismatch(spec, own, other)
+        _refuse_unequal_precisions(spec, vectors, others)
         rerank = None
         if spec.rerank is not None:
             folder = Path(resolve_model(spec.rerank))
@@ -77,3 +93,17 @@ class PairsIdentity:
             },
         }
         return digest(whole)[:16]
+
+
+def _refuse_unequal_precisions(
+    spec: PairsSpec, vectors: VectorsArtifact, others: VectorsArtifact
+) -> None:
+    """PrecisionMismatch for thresholds within twice the error of the number formats.
+
+    Equal texts of two formats have a cosine of 1 minus that error, not of 1.
+    """
+    sides = [side.manifest for side in (vectors, others)]
+    own, other = (side.settings.computed_in for side in sides)
+    limit = 1 - 2 * max(side.metrics.precision_error or 0.0 for side in sides)
+    if own != other and spec.top_k is None and spec.least_cos > limit:
+        raise PrecisionMismatch(spec, (own, other), limit)

@@ -24,6 +24,7 @@ from pipelines.runtime.logs import log_stage, run_id
 from pipelines.runtime.progress import show_stages
 from pipelines.runtime.readable import ReadableReport
 from pipelines.runtime.session import shared_session
+from sbert_core.choices import Precision
 from sbert_core.digest import digest, file_digest, folder_digest
 from sbert_core.storage import storage_at
 from workers.common.memory import private_bytes
@@ -234,6 +235,8 @@ def _fingerprint(spec: EvaluateSpec) -> str:
     """Models and files of an evaluation, by their contents."""
     options = asdict(spec)
     options.pop("address")
+    if spec.precision is Precision.FLOAT32:
+        options.pop("precision")  # evaluations before there was a choice stay valid
     places = [*spec.models]
     for value in options.values():
         places += (

@@ -48,7 +48,7 @@ def search_file(spec: SearchSpec, index: Index) -> int:
     """Search for every query of --queries and write --out; the number of queries."""
     assert spec.queries is not None and spec.out is not None
     queries = read_queries(spec.queries, spec.text_column, spec.id_column)
-    index.load_encoder(spec.model)  # checks the space before anything starts
+    index.load_encoder(spec.model, spec.precision)  # checks the space before anything starts
     model = resolve_model(spec.model or index.manifest.settings.model)
     out = Path(spec.out).absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,9 @@ def search_file(spec: SearchSpec, index: Index) -> int:
     texts = queries.texts
     chunks = [texts[i : i + ENCODED_QUERIES] for i in range(0, len(texts), ENCODED_QUERIES)]
     with job_session(str(out.parent), spec.address):
-        blocks = in_order(encode_queries, [(model, index.dim, chunk) for chunk in chunks])
+        blocks = in_order(
+            encode_queries, [(model, index.dim, spec.precision, chunk) for chunk in chunks]
+        )
         records = index.manifest.metrics.shard_records
         shards = in_order(search_shard, [(job, record.files, blocks) for record in records])
     hits = merge_shards(shards, len(texts), spec.k)

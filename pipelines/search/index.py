@@ -23,6 +23,7 @@ from pipelines.artifacts.models import resolve_model
 from pipelines.artifacts.reader import Artifact, typed
 from pipelines.runtime.session import num_cores
 from sbert_core.arrays import Float32Array, Int64Array, RealArray
+from sbert_core.choices import Precision
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.hits import NO_ROW, Hits, merge_hits
 from sbert_core.index.kinds import IndexKind
@@ -110,15 +111,15 @@ class Index:
         """The model that made the vectors."""
         return self.load_encoder(None)
 
-    def load_encoder(self, model: str | None) -> Encoder:
+    def load_encoder(self, model: str | None, precision: Precision = Precision.FLOAT32) -> Encoder:
         """Load an encoder for queries; None: the model that made the vectors.
 
         SpaceMismatch if it makes vectors of another space.
         """
         word = model or self.manifest.settings.model
-        encoder = Encoder.load(resolve_model(word))
+        encoder = Encoder.load(resolve_model(word), precision=precision)
         if encoder.dim > self.dim:
-            encoder = Encoder.load(resolve_model(word), truncate_dim=self.dim)
+            encoder = Encoder.load(resolve_model(word), precision=precision, truncate_dim=self.dim)
         if (space := encoder.space()) != self.manifest.settings.space:
             raise SpaceMismatch(word, space, self.manifest.settings)
         return encoder

@@ -45,7 +45,7 @@ def run(spec: SearchSpec) -> SearchReport:
 
 
 def _search_text(spec: SearchSpec, query: str, index: Index) -> SearchReport:
-    encoder = index.load_encoder(spec.model)
+    encoder = index.load_encoder(spec.model, spec.precision)
     vector = encoder.encode([query], prompt=encoder.query_prompt)
     found = index.search(vector, spec.k, where=spec.filter)
     rows = index.columns(found.rows[0], location_columns(index))

@@ -2,6 +2,7 @@
 
 from pipelines.options import (
     ADDRESS,
+    PRECISION,
     RAY_ADDRESS,
     PathKind,
     Spec,
@@ -10,6 +11,7 @@ from pipelines.options import (
     option,
     spec_class,
 )
+from sbert_core.choices import Precision
 
 
 @spec_class
@@ -33,6 +35,7 @@ class SearchSpec(Spec):
         default=None,
         path=PathKind.MODEL,
     )
+    precision: Precision = option(PRECISION, default=Precision.FLOAT32)
     rerank: str | None = option(
         "Cross-encoder to rerank the hits.", default=None, path=PathKind.MODEL
     )

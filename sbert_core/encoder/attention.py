@@ -12,6 +12,7 @@ Shapes: T tokens, D dimensions, H heads, E dimensions per head, N texts of one l
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -26,24 +27,49 @@ HALF_PRECISION = (torch.float16, torch.bfloat16)
 # last L % 16 scores of a row one by one. The whole model was 4-5 % faster for lengths 45-128
 # (MiniLM, one thread, best of 25), equal or slower for shorter and longer ones.
 DENSE_LENGTHS = range(40, 150)
+BOTH_SIDES = (-1, -1)  # a window without limits, as the varlen kernel spells it
+
+
+@dataclass(frozen=True)
+class FlatTexts:
+    """Where the texts of a flat row begin and end: computed once per batch, for all layers."""
+
+    groups: tuple[Group, ...]
+    device: torch.device
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return max(group.length for group in self.groups)
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """The end of each text in the row, behind a zero, as the varlen kernel takes it."""
+        lengths = [group.length for group in self.groups for _ in range(group.num_texts)]
+        return torch.from_numpy(np.cumsum([0, *lengths], dtype=np.int32)).to(self.device)
+
+    @cached_property
+    def buckets(self) -> "list[LengthBucket]":
+        """Texts of similar length, for training."""
+        return length_buckets(self.groups, self.device)
 
 
 def flat_attention(
     query_TD: Tensor,
     key_TD: Tensor,
     value_TD: Tensor,
-    groups: tuple[Group, ...],
+    texts: FlatTexts,
     num_heads: int,
     biases: list[Tensor] | None = None,
 ) -> Tensor:
     """Context of each token; texts of equal length share one call. Overwrites the queries.
 
-    groups: texts of equal length, in the order of their tokens.
     biases: one (1, H, L, L) score offset per group, for models with relative positions.
     """
-    if query_TD.is_cuda and query_TD.dtype in HALF_PRECISION and biases is None:
-        return _varlen_attention(query_TD, key_TD, value_TD, groups, num_heads)
-    for number, group in enumerate(groups):
+    if has_varlen_kernel(query_TD) and biases is None:
+        query, key, value = (x.view(len(x), num_heads, -1) for x in (query_TD, key_TD, value_TD))
+        return varlen_attention(query, key, value, texts).flatten(1)
+    for number, group in enumerate(texts.groups):
         query_NLHE, key_NLHE, value_NLHE = (
             x_TD[group.tokens].view(group.num_texts, group.length, num_heads, -1)
             for x_TD in (query_TD, key_TD, value_TD)
@@ -73,17 +99,38 @@ def _dense_attention(query_NLHE: Tensor, key_NLHE: Tensor, value_NLHE: Tensor) -
         torch.bmm(scores_HLL, value_HLE, out=query_HLE)
 
 
-def _varlen_attention(
-    query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, groups: tuple[Group, ...], num_heads: int
+def has_varlen_kernel(query: Tensor) -> bool:
+    """Does torch have a flash kernel for texts of any lengths on this device and type?"""
+    return query.is_cuda and query.dtype in HALF_PRECISION
+
+
+def varlen_attention(
+    query_THE: Tensor,
+    key_THE: Tensor,
+    value_THE: Tensor,
+    texts: FlatTexts,
+    window: tuple[int, int] = BOTH_SIDES,
+    scale: float | None = None,
 ) -> Tensor:
-    """One launch of the flash kernel for the whole batch (CUDA, half precision)."""
-    lengths = [group.length for group in groups for _ in range(group.num_texts)]
-    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=query_TD.device).cumsum(0)
-    ends = ends.to(torch.int32)
-    query, key, value = (x.view(len(x), num_heads, -1) for x in (query_TD, key_TD, value_TD))
-    context_THE = varlen_attn(query, key, value, ends, ends, max(lengths), max(lengths))
+    """One launch of the flash kernel for the whole batch (CUDA, half precision).
+
+    window: tokens before and after a token that it sees; -1 for all. Keys may have fewer heads.
+    """
+    longest = texts.longest
+    context_THE = varlen_attn(
+        query_THE,
+        key_THE,
+        value_THE,
+        texts.ends,
+        texts.ends,
+        longest,
+        longest,
+        scale=scale,
+        window_size=window,
+        enable_gqa=key_THE.shape[1] != query_THE.shape[1],
+    )
     assert isinstance(context_THE, Tensor), "varlen_attn returns a tuple only with statistics"
-    return context_THE.flatten(1)
+    return context_THE
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +201,13 @@ def bucketed_attention(
     buckets: list[LengthBucket],
     num_heads: int,
     dropout: float,
-    bias_of: Callable[[int], Tensor] | None = None,
+    bias_of: Callable[[int], Tensor | None] | None = None,
+    scale: float | None = None,
 ) -> Tensor:
     """As `flat_attention`, but differentiable.
 
     dropout: share of the attention scores that are dropped.
-    bias_of: the score offsets (1, H, L, L) of texts of L tokens, for relative positions.
+    bias_of: the score offsets (1, H, L, L) of texts of L tokens, or None where they have none.
     """
     contexts = []
     for bucket in buckets:
@@ -167,15 +215,16 @@ def bucketed_attention(
             bucket.pad(x_TD).view(bucket.num_texts, bucket.length, num_heads, -1).transpose(1, 2)
             for x_TD in (query_TD, key_TD, value_TD)
         )
-        mask = bucket.mask_N11L
-        if bias_of is not None:
-            mask = bias_of(bucket.length) if mask is None else bias_of(bucket.length) + mask
+        mask, bias = bucket.mask_N11L, None if bias_of is None else bias_of(bucket.length)
+        if bias is not None:
+            mask = bias if mask is None else bias + mask
         context_NHLE = F.scaled_dot_product_attention(
             query_NHLE,
             key_NHLE,
             value_NHLE,
             attn_mask=None if mask is None else mask.to(query_NHLE.dtype),
             dropout_p=dropout,
+            scale=scale,
         )
         contexts.append(bucket.unpad(context_NHLE.transpose(1, 2).flatten(2)))
     return torch.cat(contexts)

@@ -17,9 +17,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from sbert_core.choices import Pooling, Precision
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, padded_batches
 from sbert_core.encoder.families import FAMILIES
 from sbert_core.encoder.flat_model import FlatBackbone
+from sbert_core.encoder.fused_linear import pack_linears
+from sbert_core.encoder.interface_model import INTERFACE_FAMILIES, InterfaceBackbone
+from sbert_core.encoder.pooling import pool
+from sbert_core.encoder.static_model import StaticBackbone, StaticModel
 
 # Families whose forward keeps no state in the model, so that several threads may run it at once.
 # Of others it is unknown (BigBird used to swap its attention layers there).
@@ -76,32 +81,63 @@ class PaddedBackbone:
             yield group, states_BLD[group.rows, : group.length]
 
 
+def pool_batch(
+    backbone: Backbone, batch: Batch, modes: tuple[Pooling, ...], num_skipped: int
+) -> Tensor:
+    """One row per text of the batch: its states, pooled."""
+    if isinstance(backbone, StaticBackbone):
+        return backbone.mean_vectors(batch)
+    return torch.cat([pool(states, modes, num_skipped) for _, states in backbone.blocks(batch)])
+
+
 def is_reentrant(model: PreTrainedModel) -> bool:
     """May several threads run the model's forward at once?"""
     return model.config.model_type in REENTRANT
 
 
-def choose_backbone(model: PreTrainedModel, pad_id: int, max_length: int) -> Backbone:
-    """The flat backbone if this model computes the same states with it, else the padded one."""
+def choose_backbone(
+    model: PreTrainedModel,
+    pad_id: int,
+    max_length: int,
+    precision: Precision = Precision.FLOAT32,
+) -> Backbone:
+    """The flat backbone if this model computes the same states with it, else the padded one.
+
+    The states are compared in float32; then linear layers get the number format of `precision`.
+    """
+    if isinstance(model, StaticModel):
+        return StaticBackbone(model)
     padded = PaddedBackbone(model, pad_id)
     names = FAMILIES.get(model.config.model_type)
-    if names is None or getattr(model.config, "is_decoder", False):
-        return padded
-    flat = FlatBackbone(model, names, pad_id)
-    vocab_size = model.config.vocab_size
-    return flat if _have_equal_states(flat, padded, vocab_size, max_length) else padded
+    if names is not None and not getattr(model.config, "is_decoder", False):
+        exact = FlatBackbone(model, names, pad_id, Precision.FLOAT32)
+        if _have_equal_states(exact, padded, model.config.vocab_size, max_length):
+            is_exact = precision is Precision.FLOAT32
+            return exact if is_exact else FlatBackbone(model, names, pad_id, precision)
+    if model.config.model_type in INTERFACE_FAMILIES:
+        flat = InterfaceBackbone(model, pad_id, Precision.FLOAT32)
+        if _have_equal_states(flat, padded, model.config.vocab_size, max_length):
+            is_exact = precision is Precision.FLOAT32
+            return flat if is_exact else InterfaceBackbone(model, pad_id, precision)
+    if precision is not Precision.FLOAT32:
+        pack_linears(model, precision)
+    return padded
 
 
 @torch.inference_mode()
 def _have_equal_states(
-    flat: FlatBackbone, padded: PaddedBackbone, vocab_size: int, max_length: int
+    flat: FlatBackbone | InterfaceBackbone,
+    padded: PaddedBackbone,
+    vocab_size: int,
+    max_length: int,
 ) -> bool:
-    """Are the states of three made-up texts equal, one of them with a padding id inside?
+    """Are the states of made-up texts equal, one of them with a padding id inside?
 
     Catches a configuration the flat layers do not support (an odd position scheme, say) at the
-    price of two tiny forward passes.
+    price of two tiny forward passes. A model with a window of attention gets a longer text.
     """
-    lengths = [min(length, max_length) for length in (9, 5, 5)]
+    window = getattr(flat.model.config, "sliding_window", None) or 0
+    lengths = [min(length, max_length) for length in (2 * window + 9, 5, 5)]
     ids = [(np.arange(length) + 1) * 7919 % vocab_size for length in lengths]
     ids[0][1] = flat.pad_id
     batch = Batch.of(np.arange(len(ids)), ids)

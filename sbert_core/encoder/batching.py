@@ -5,10 +5,8 @@ Out: batches of text numbers, longest texts first, each batch sorted by length.
 Gives up: the input order inside a batch; rows carry their numbers, so the caller restores it.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +54,12 @@ class Batch:
     def of(cls, rows: np.ndarray, ids: list[np.ndarray]) -> "Batch":
         """The batch of these text numbers; `ids` holds their token ids in the same order."""
         lengths = np.array([len(text) for text in ids], dtype=np.int64)
-        return cls(rows, lengths, np.concatenate(ids), tuple(_groups(lengths)))
+        return cls.packed(rows, lengths, np.concatenate(ids))
+
+    @classmethod
+    def packed(cls, rows: np.ndarray, lengths: np.ndarray, ids_T: np.ndarray) -> "Batch":
+        """The batch of these text numbers; `ids_T` holds their token ids end to end."""
+        return cls(rows, lengths, ids_T, _groups(lengths))
 
     @property
     def num_tokens(self) -> int:
@@ -73,13 +76,13 @@ class Batch:
         )
 
 
-def _groups(lengths: np.ndarray) -> Iterator[Group]:
-    first_row = first_token = 0
-    for length, members in groupby(lengths.tolist()):
-        num_texts = sum(1 for _ in members)
-        yield Group(first_row, first_token, num_texts, length)
-        first_row += num_texts
-        first_token += num_texts * length
+def _groups(lengths: np.ndarray) -> tuple[Group, ...]:
+    first = np.flatnonzero(np.diff(lengths, prepend=-1))
+    num_texts = np.diff(first, append=len(lengths))
+    length = lengths[first]
+    num_tokens = num_texts * length
+    columns = (first, np.cumsum(num_tokens) - num_tokens, num_texts, length)
+    return tuple(Group(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
 
 
 def sort_longest_first(lengths: np.ndarray) -> np.ndarray:
@@ -89,27 +92,27 @@ def sort_longest_first(lengths: np.ndarray) -> np.ndarray:
 
 def flat_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Text numbers of batches whose tokens fit the budget; a longer text is a batch by itself."""
-    return _cut_batches(lengths, lambda longest, num_texts, total: total <= budget)
+    order = sort_longest_first(lengths)
+    ends = np.cumsum(np.asarray(lengths)[order])
+    batches, first = [], 0
+    while first < len(order):
+        room = budget + (int(ends[first - 1]) if first else 0)
+        end = max(first + 1, int(np.searchsorted(ends, room, side="right")))
+        batches.append(order[first:end])
+        first = end
+    return batches
 
 
 def padded_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Text numbers of batches that fit the budget after padding each text to the longest."""
-    return _cut_batches(lengths, lambda longest, num_texts, total: longest * num_texts <= budget)
-
-
-def _cut_batches(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> list[np.ndarray]:
-    """Cut the texts, longest first, wherever `fits(longest, num_texts, num_tokens)` is false."""
-    batches: list[np.ndarray] = []
-    batch: list[int] = []
-    total = 0
-    for row in sort_longest_first(lengths).tolist():
-        length = int(lengths[row])
-        if batch and not fits(int(lengths[batch[0]]), len(batch) + 1, total + length):
-            batches.append(np.array(batch))
-            batch, total = [], 0
-        batch.append(row)
-        total += length
-    return [*batches, np.array(batch)] if batch else batches
+    order = sort_longest_first(lengths)
+    batches, first = [], 0
+    while first < len(order):
+        longest = max(1, int(lengths[order[first]]))
+        end = first + max(1, budget // longest)
+        batches.append(order[first:end])
+        first = end
+    return batches
 
 
 def num_padding(lengths: np.ndarray, batch_size: int) -> int:

@@ -3,13 +3,13 @@
 In:  a folder with modules.json, or a plain Hugging Face encoder without one.
 Out: ModelParts: the folder's settings, model, tokenizer and head; or a folder that
      sentence-transformers loads.
-Gives up: modules other than Transformer, Pooling, Dense and Normalize; pickled weights; code
-          that comes with a model.
+Gives up: modules other than Transformer, Pooling, StaticEmbedding, Dense and Normalize; pickled
+          weights; code that comes with a model.
 """
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,12 @@ from transformers import PreTrainedTokenizerBase as HfTokenizer
 from sbert_core.choices import Pooling
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.pretrained import quiet_transformers, read_pretrained
+from sbert_core.encoder.static_model import (
+    StaticModel,
+    is_model2vec,
+    is_normalized,
+    read_static,
+)
 from sbert_core.encoder.untrusted import UntrustedJson, read_json, require_safetensors
 
 # Older sentence-transformers named the file after the family.
@@ -39,6 +45,8 @@ LEGACY_POOLING = {
     "pooling_mode_lasttoken": Pooling.LAST_TOKEN,
 }
 
+
+STATIC = "StaticEmbedding"
 
 # The folder of a transformer -> its model and tokenizer.
 TransformerReader = Callable[[Path], tuple[PreTrainedModel, HfTokenizer]]
@@ -82,6 +90,8 @@ def read_parts(
     """
     read_transformer = read_transformer or _read_transformer
     modules = _read_modules(folder)
+    if modules and modules[0][0] == STATIC or not modules and is_model2vec(folder):
+        return _read_static_parts(folder, modules, pooling)
     if not modules:
         config = ModelConfig(pooling=(pooling or Pooling.MEAN,))
         return ModelParts(config, *read_transformer(folder), nn.ModuleList())
@@ -89,11 +99,34 @@ def read_parts(
         raise ValueError(f"{folder} fixes its own pooling; {pooling.value!r} cannot replace it")
     if [kind for kind, _ in modules[:2]] != ["Transformer", "Pooling"]:
         found = ", ".join(kind for kind, _ in modules)
-        raise ValueError(f"{folder}: modules {found}; expected Transformer, Pooling, ...")
+        raise ValueError(
+            f"{folder}: modules {found}; expected Transformer, Pooling, ... or {STATIC}, ..."
+        )
     (_, transformer), (_, pool), *rest = modules
     config = _read_model_config(folder, transformer, pool)
-    head = nn.ModuleList(HEAD_READERS[kind](path) for kind, path in rest)
-    return ModelParts(config, *read_transformer(transformer), head)
+    return ModelParts(config, *read_transformer(transformer), _read_head(folder, rest))
+
+
+def _read_head(folder: Path, modules: list[tuple[str, Path]]) -> nn.ModuleList:
+    """The modules after pooling."""
+    for kind, _ in modules:
+        if kind not in HEAD_READERS:
+            raise ValueError(
+                f"{folder}: a {kind} module cannot follow pooling; {', '.join(HEAD_READERS)} can"
+            )
+    return nn.ModuleList(HEAD_READERS[kind](path) for kind, path in modules)
+
+
+def _read_static_parts(
+    folder: Path, modules: list[tuple[str, Path]], pooling: Pooling | None
+) -> ModelParts:
+    if pooling is not None:
+        raise ValueError(f"{folder} is a static model, which averages; use no pooling")
+    place = modules[0][1] if modules else folder
+    head = _read_head(folder, modules[1:])
+    if not modules and is_normalized(folder):
+        head.append(Normalize())
+    return ModelParts(_read_shared_config(folder), *read_static(place), head)
 
 
 def has_modules(folder: Path) -> bool:
@@ -104,7 +137,7 @@ def has_modules(folder: Path) -> bool:
 def _read_modules(folder: Path) -> list[tuple[str, Path]]:
     listing = read_json(folder / "modules.json", list)
     modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
-    known = {"Transformer", "Pooling", *HEAD_READERS}
+    known = {"Transformer", "Pooling", STATIC, *HEAD_READERS}
     for kind, path in modules:
         if ".." in path.parts or not path.is_relative_to(folder):
             raise ValueError(f"{folder}: module path {path} leaves the folder; not opened")
@@ -116,18 +149,26 @@ def _read_modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _read_model_config(folder: Path, transformer: Path, pool: Path) -> ModelConfig:
+    """The settings of a folder, its transformer and its pooling module."""
     written = [transformer / name for name in SETTINGS_NAMES if (transformer / name).is_file()]
     settings = UntrustedJson(written[0] if written else transformer / SETTINGS_NAMES[0])
-    shared = UntrustedJson(folder / "config_sentence_transformers.json")
     pooling = UntrustedJson(pool / "config.json")
-    prompts = shared.get("prompts", dict) or {}
-    if not all(isinstance(prompt, str) for prompt in prompts.values()):
-        raise ValueError(f"{shared.path}: prompts are names with texts, not {prompts!r}")
-    return ModelConfig(
+    return replace(
+        _read_shared_config(folder),
         pooling=_read_pooling(pooling.values, pool),
         include_prompt=pooling.get("include_prompt", bool) is not False,
         max_length=settings.get("max_seq_length", int),
         lower_case=settings.get("do_lower_case", bool) or False,
+    )
+
+
+def _read_shared_config(folder: Path) -> ModelConfig:
+    """The settings that every sentence-transformers folder may have."""
+    shared = UntrustedJson(folder / "config_sentence_transformers.json")
+    prompts = shared.get("prompts", dict) or {}
+    if not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ValueError(f"{shared.path}: prompts are names with texts, not {prompts!r}")
+    return ModelConfig(
         prompts=prompts,
         default_prompt_name=shared.get("default_prompt_name", str),
         truncate_dim=shared.get("truncate_dim", int),
@@ -189,14 +230,21 @@ HEAD_READERS: dict[str, Callable[[Path], nn.Module]] = {
 def write_parts(parts: ModelParts, folder: Path, max_length: int, truncate_dim: int | None) -> None:
     """Write a folder that sentence-transformers, any version since 2, opens with equal vectors."""
     folder.mkdir(parents=True, exist_ok=True)
-    with quiet_transformers():
-        parts.model.save_pretrained(folder)
-    parts.tokenizer.save_pretrained(folder)
     config = parts.config
-    _write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": max_length, "do_lower_case": config.lower_case},
-    )
+    if isinstance(parts.model, StaticModel):
+        parts.model.save(folder)
+        parts.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+        modules = [(STATIC, "")]
+    else:
+        with quiet_transformers():
+            parts.model.save_pretrained(folder)
+        parts.tokenizer.save_pretrained(folder)
+        _write_json(
+            folder / "sentence_bert_config.json",
+            {"max_seq_length": max_length, "do_lower_case": config.lower_case},
+        )
+        _write_pooling(parts, folder / "1_Pooling")
+        modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
     shared: dict[str, object] = {
         "__version__": {"transformers": transformers.__version__, "pytorch": torch.__version__},
         "prompts": config.prompts,
@@ -206,9 +254,7 @@ def write_parts(parts: ModelParts, folder: Path, max_length: int, truncate_dim: 
     if truncate_dim is not None:
         shared["truncate_dim"] = truncate_dim
     _write_json(folder / "config_sentence_transformers.json", shared)
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    _write_pooling(parts, folder / "1_Pooling")
-    for number, module in enumerate(parts.head, start=2):
+    for number, module in enumerate(parts.head, start=len(modules)):
         kind = type(module).__name__
         modules.append((kind, f"{number}_{kind}"))
         (folder / f"{number}_{kind}").mkdir(exist_ok=True)

@@ -17,7 +17,7 @@ import torch
 
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.result import EncodeResult
-from sbert_core.encoder.tokenizer import Tokens
+from sbert_core.encoder.tokenizer import TokenTable
 from sbert_core.text import invalid_reason
 from sbert_core.threads import parallel_for, prefetch
 
@@ -46,7 +46,7 @@ class BatchEncoder(Protocol):
         """Length of a vector."""
         ...
 
-    def tokenize(self, texts: list[str]) -> list[Tokens]:
+    def tokenize(self, texts: list[str]) -> TokenTable:
         """Token ids of valid texts."""
         ...
 
@@ -136,41 +136,53 @@ class EncodePass:
         with restore_torch_threads(), closing(self._batches()) as batches:
             parallel_for(self._encode, batches, self.encoder.num_parallel)
 
-    def _windows(self) -> Iterator[tuple[int, list[Tokens]]]:
+    def _windows(self) -> Iterator[tuple[int, TokenTable]]:
         """Tokens of the next texts, with the number of the first."""
         first, num_chars = 0, 0
         for number, text in enumerate(self.texts, start=1):
             num_chars += len(text)
             is_full = number - first == WINDOW_TEXTS or num_chars >= WINDOW_CHARS
             if is_full or number == len(self.texts):
-                window = [self.prompt + text for text in self.texts[first:number]]
+                window = self.texts[first:number]
+                if self.prompt:
+                    window = [self.prompt + text for text in window]
                 yield first, self.encoder.tokenize(window)
                 first, num_chars = number, 0
 
     def _batches(self) -> Generator[Batch, None, None]:
-        prompt_alone = self.encoder.tokenize([self.prompt])[0]
+        prompt_alone = self.encoder.tokenize([self.prompt]).ids_T
         for first, window in prefetch(self._windows()):
-            rows = []
-            for row, tokens in enumerate(window, start=first):
-                if (reason := self._reason(row, tokens, prompt_alone)) is not None:
-                    self.reasons[row] = reason
-                    continue
-                rows.append(row)
-                self.num_tokens[row] = len(tokens.ids)
-                self.num_lost[row] = tokens.num_lost
-                self.num_unknown += tokens.num_unknown
-            lengths = self.num_tokens[rows]
-            for chosen in self.encoder.plan_batches(lengths):
-                batch_rows = np.array(rows)[chosen]
-                yield Batch.of(batch_rows, [window[row - first].ids for row in batch_rows])
+            lengths = window.lengths.copy()
+            for number, reason in self._reasons(first, window, prompt_alone).items():
+                self.reasons[first + number] = reason
+                lengths[number] = 0
+            texts = np.flatnonzero(lengths)
+            rows = slice(first, first + len(lengths))
+            self.num_tokens[rows] = lengths
+            self.num_lost[rows] = window.num_lost * (lengths > 0)
+            self.num_unknown += window.num_unknown
+            batches = [texts[chosen] for chosen in self.encoder.plan_batches(lengths[texts])]
+            if not batches:
+                continue
+            # The tokens of all batches in their order, so that each batch is a slice.
+            ids_T = window.take(np.concatenate(batches))
+            end = 0
+            for batch in batches:
+                start, end = end, end + int(lengths[batch].sum())
+                yield Batch.packed(first + batch, lengths[batch], ids_T[start:end])
 
-    def _reason(self, row: int, tokens: Tokens, prompt_alone: Tokens) -> str | None:
-        """Why these tokens cannot be encoded; None if they can."""
-        if tokens.reason is not None or not np.array_equal(tokens.ids, prompt_alone.ids):
-            return tokens.reason
-        alone, empty = self.encoder.tokenize([self.texts[row], ""])
-        has_tokens = len(alone.ids) > len(empty.ids)  # the prompt and a text may merge into one
-        return None if has_tokens else "no tokens: the tokenizer drops every character"
+    def _reasons(self, first: int, window: TokenTable, prompt_alone: np.ndarray) -> dict[int, str]:
+        """Why texts of the window cannot be encoded, by their number in it."""
+        reasons = dict(window.reasons)
+        suspects = np.flatnonzero(window.lengths == len(prompt_alone))
+        ids = window.take(suspects).reshape(len(suspects), len(prompt_alone))
+        for number in suspects[(ids == prompt_alone).all(axis=1)].tolist():
+            if number in reasons:
+                continue
+            alone, empty = self.encoder.tokenize([self.texts[first + number], ""]).lengths
+            if alone <= empty:  # else the prompt and the text have merged into one token
+                reasons[number] = "no tokens: the tokenizer drops every character"
+        return reasons
 
     def _encode(self, batch: Batch) -> None:
         vectors = self._vectors_or_none(batch)

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbert_core.choices import Pooling
+from sbert_core.choices import Pooling, Precision
 from sbert_core.digest import digest
-from sbert_core.encoder.backbone import choose_backbone
+from sbert_core.encoder.backbone import choose_backbone, pool_batch
 from sbert_core.encoder.batching import Batch, BatchLayout
 from sbert_core.encoder.checkpoint import ModelParts, read_parts, write_parts
 from sbert_core.encoder.device import (
     TRIED_BUDGETS,
-    Precision,
     choose_device,
     default_budget,
+    resolve_precision,
 )
 from sbert_core.encoder.encode import Progress, encode_texts
 from sbert_core.encoder.fingerprint import architecture, weights_digest
@@ -39,11 +39,10 @@ from sbert_core.encoder.limits import (
     resolve_dim,
     resolve_max_length,
 )
-from sbert_core.encoder.pooling import pool
 from sbert_core.encoder.probe import fastest_budget, is_batch_invariant
 from sbert_core.encoder.prompts import document_prompt, query_prompt, resolve_prompt
 from sbert_core.encoder.result import EncodeResult
-from sbert_core.encoder.tokenizer import TextTokenizer, Tokens, TokenSpans
+from sbert_core.encoder.tokenizer import TextTokenizer, TokenSpans, TokenTable
 from sbert_core.encoder.untrusted import wrap_load_errors
 
 log = logging.getLogger(__name__)
@@ -76,13 +75,16 @@ class Encoder:
         token_budget: int | Literal["auto"] | None = None,
         threads: int | None = None,
     ) -> None:
-        self.precision = Precision(precision)
-        self.device = choose_device(device, self.precision)
+        self.device = choose_device(device)
+        self.precision = resolve_precision(precision, self.device)
         self._parts = parts
         self._model = parts.model.eval()  # type: ignore[no-untyped-call]
         self._head = parts.head
-        self._exact_weights = None if self._is_exact else self._weights()
-        self._model.to(device=self.device, dtype=getattr(torch, self.precision))
+        is_half = self.device.type == "cuda" and self.precision is not Precision.FLOAT32
+        # On a CPU the weights stay as they are, and products of them are packed.
+        self._exact_weights = self._weights() if is_half else None
+        dtype = getattr(torch, self.precision) if is_half else torch.float32
+        self._model.to(device=self.device, dtype=dtype)
         self._head.to(self.device)
         self._tokenizer = TextTokenizer(
             parts.tokenizer,
@@ -90,7 +92,9 @@ class Encoder:
             vocab_size=self._model.get_input_embeddings().num_embeddings,
             lower_case=parts.config.lower_case,
         )
-        self._backbone = choose_backbone(self._model, self._tokenizer.pad_id, self.max_length)
+        self._backbone = choose_backbone(
+            self._model, self._tokenizer.pad_id, self.max_length, self.precision
+        )
         self.full_dim = output_dim(parts)
         self.truncate_dim = resolve_dim(parts.config.truncate_dim, truncate_dim, self.full_dim)
         self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
@@ -124,7 +128,8 @@ class Encoder:
         """Open a sentence-transformers folder, a plain Hugging Face encoder, or `org/name@rev`.
 
         pooling: for a plain encoder only; a sentence-transformers folder fixes it.
-        precision: other than float32 on a GPU only.
+        precision: number format of the products; "auto" is float32 on a CPU, on a GPU bfloat16
+            where it has it, else float16.
         max_length: tokens of a text; truncate_dim: leading dimensions to keep.
         token_budget: tokens per batch; "auto" measures a few on the first texts.
         threads: batches that run at once on a CPU, torch's thread count by default; 1 for models
@@ -146,7 +151,7 @@ class Encoder:
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers and `Encoder.load` open."""
-        if not self._is_exact:
+        if self._exact_weights is not None:
             raise ValueError(f"saving from {self.precision} would lose digits; load as float32")
         write_parts(self._parts, Path(folder), self.max_length, self.truncate_dim)
 
@@ -252,10 +257,6 @@ class Encoder:
             self, self._model.config.vocab_size, self.max_length
         )
 
-    @property
-    def _is_exact(self) -> bool:
-        return self.precision is Precision.FLOAT32
-
     def _weights(self) -> str:
         head = ((f"head.{name}", weight) for name, weight in self._head.state_dict().items())
         return weights_digest([*self._model.state_dict().items(), *head])
@@ -285,11 +286,13 @@ class Encoder:
         dtype: str = "float32",
         scale: float | None = None,
         normalize: bool = True,
+        precision: Precision | None = None,
     ) -> str:
         """Digest of everything that shapes a stored vector: those of equal recipes may be reused.
 
         prompt, prompt_name: as in `encode`. long, dtype, scale: how the caller handles long texts
-        and stores components.
+        and stores components. precision: the word to hash, such as `auto`; by default the format
+        this encoder has.
         """
         return digest(
             {
@@ -298,7 +301,7 @@ class Encoder:
                 "max_length": self.max_length,
                 "truncation_side": self._tokenizer.truncation_side,
                 "long": long,
-                "precision": self.precision,
+                "precision": precision or self.precision,
                 "dtype": dtype,
                 "scale": scale,
             }
@@ -316,9 +319,8 @@ class Encoder:
 
     def forward(self, batch: Batch, normalize: bool = False, num_skipped: int = 0) -> Tensor:
         """As `encode_batch`, on the device and under the caller's autograd mode: for training."""
-        modes = self._parts.config.pooling
-        pooled = [pool(states, modes, num_skipped) for _, states in self._backbone.blocks(batch)]
-        return sentence_vectors(torch.cat(pooled), self._head, self.truncate_dim, normalize)
+        pooled = pool_batch(self._backbone, batch, self._parts.config.pooling, num_skipped)
+        return sentence_vectors(pooled, self._head, self.truncate_dim, normalize)
 
     @property
     def token_embedding(self) -> nn.Embedding:
@@ -335,7 +337,7 @@ class Encoder:
         """Text numbers of each batch under the present token budget."""
         return self._backbone.batches(lengths, self.token_budget)
 
-    def tokenize(self, texts: list[str]) -> list[Tokens]:
+    def tokenize(self, texts: list[str]) -> TokenTable:
         """Token ids of valid texts."""
         return self._tokenizer(texts)
 

@@ -20,19 +20,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sbert_core.encoder.attention import bucketed_attention, flat_attention, length_buckets
+from sbert_core.choices import Precision
+from sbert_core.encoder.attention import FlatTexts, bucketed_attention, flat_attention
+from sbert_core.encoder.batch_filler import BatchFiller
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, flat_batches
 from sbert_core.encoder.families import LayerNames
-from sbert_core.encoder.fused_linear import FusedLinear
-
-# A matrix product of very few rows takes another kernel and gives other last bits: MiniLM on a CPU
-# repeated its bits from 12 tokens up. Shorter batches are filled up with dummy texts of one token.
-MIN_FLAT_TOKENS = 64
-# oneDNN builds a kernel for each number of tokens it meets (0.4-2 ms, 200 kB), so numbers are
-# rounded up: by 1/128 of a full batch for those that are nearly full, as most are, by 1/16 for the
-# rest of a window. That leaves 30 of them.
-FULL_STEPS, PART_STEPS = 128, 16
-LEAST_STEP = 16
+from sbert_core.encoder.fused_linear import FusedLinear, FusedProjections, is_exact_gelu
+from sbert_core.encoder.linear_products import GELU_MIN, projection_precision
 
 # Queries, keys, values and the dropout rate -> the context of each token.
 AttentionFunction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -42,9 +36,7 @@ AttentionFunction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 class TransformerLayer:
     """The modules of one layer, whatever its family calls them."""
 
-    query: FusedLinear
-    key: FusedLinear
-    value: FusedLinear
+    projections: FusedProjections  # queries, keys, values
     attention_out: FusedLinear
     attention_norm: nn.LayerNorm
     up: FusedLinear
@@ -57,7 +49,7 @@ class TransformerLayer:
 
     def __call__(self, x_TD: Tensor, attention: AttentionFunction) -> Tensor:
         """The next layer's input."""
-        query_TD, key_TD, value_TD = self.query(x_TD), self.key(x_TD), self.value(x_TD)
+        query_TD, key_TD, value_TD = self.projections(x_TD)
         context_TD = attention(query_TD, key_TD, value_TD, _dropout_rate(self.score_dropout))
         x_TD = self.attention_norm(
             _add_residual(self.attention_out, self.attention_dropout, context_TD, x_TD)
@@ -84,21 +76,18 @@ class FlatBackbone:
     """The layers of a known family over one flat row of tokens."""
 
     layout: ClassVar[BatchLayout] = BatchLayout.FLAT
-    is_reentrant = True  # what a batch leaves behind (packed weights, full_tokens) changes no bit
+    is_reentrant = True  # what a batch leaves behind (packed weights, sizes) changes no bit
 
-    def __init__(self, model: PreTrainedModel, names: LayerNames, pad_id: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, names: LayerNames, pad_id: int, precision: Precision
+    ) -> None:
         self.model = model
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
         self.padding_idx = padding_idx(model)
-        self.full_tokens = MIN_FLAT_TOKENS  # of the largest batch so far, or somewhat more
+        self._filler = BatchFiller(pad_id)
         self.layers = [
-            TransformerLayer(
-                **{
-                    part.name: _find_part(layer, getattr(names, part.name))
-                    for part in fields(TransformerLayer)
-                }
-            )
+            _make_layer(layer, names, precision)
             for layer in model.get_submodule(names.layers).children()
         ]
 
@@ -108,31 +97,13 @@ class FlatBackbone:
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
         """States (N, L, D) of each group; texts are not padded, the batch gets a few tokens."""
-        filled = self._fill_up(batch)
+        filled = self._filler.fill_up(batch)
         x_TD = self._embed_tokens(filled)
         attention = self._attention_function(filled.groups, x_TD)
         for layer in self.layers:
             x_TD = layer(x_TD, attention)
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
-
-    def _fill_up(self, batch: Batch) -> Batch:
-        """The batch with dummy texts of one token behind it, up to a rounded number of tokens."""
-        step = LEAST_STEP  # with gradients, independent of the batches that came before
-        if not torch.is_grad_enabled():
-            while self.full_tokens < batch.num_tokens:
-                self.full_tokens *= 2
-            is_full = batch.num_tokens > self.full_tokens * 7 // 8
-            step = max(LEAST_STEP, self.full_tokens // (FULL_STEPS if is_full else PART_STEPS))
-        num_missing = max(MIN_FLAT_TOKENS - batch.num_tokens, -batch.num_tokens % step)
-        if num_missing == 0:
-            return batch
-        return Batch(
-            rows=batch.rows,
-            lengths=np.append(batch.lengths, np.ones(num_missing, np.int64)),
-            ids_T=np.append(batch.ids_T, np.full(num_missing, self.pad_id)),
-            groups=(*batch.groups, Group(len(batch.rows), batch.num_tokens, num_missing, 1)),
-        )
 
     def _embed_tokens(self, batch: Batch) -> Tensor:
         positions_T = _positions(batch, self.padding_idx)
@@ -149,8 +120,9 @@ class FlatBackbone:
     def _attention_function(self, groups: tuple[Group, ...], x_TD: Tensor) -> AttentionFunction:
         """Attention over these texts, for every layer; differentiable where autograd is on."""
         bias_of = self._relative_bias(max(group.length for group in groups), x_TD)
+        texts = FlatTexts(groups, x_TD.device)
         if torch.is_grad_enabled():
-            buckets = length_buckets(groups, x_TD.device)
+            buckets = texts.buckets
 
             def bucketed(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
                 heads = self.num_heads
@@ -160,7 +132,7 @@ class FlatBackbone:
         biases = None if bias_of is None else [bias_of(group.length) for group in groups]
 
         def flat(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
-            return flat_attention(query, key, value, groups, self.num_heads, biases)
+            return flat_attention(query, key, value, texts, self.num_heads, biases)
 
         return flat
 
@@ -199,9 +171,26 @@ def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
     return positions_T
 
 
+def _make_layer(layer: nn.Module, names: LayerNames, precision: Precision) -> TransformerLayer:
+    """The layer's modules by the names of its family, linear ones in the number format."""
+    parts = {
+        part.name: _find_part(layer, getattr(names, part.name))
+        for part in fields(names)
+        if part.name != "layers"  # where the layers are, not a part of one
+    }
+    inputs = [parts.pop(name) for name in ("query", "key", "value")]
+    least_hidden = GELU_MIN if is_exact_gelu(parts["activation"]) else None
+    return TransformerLayer(
+        **parts
+        | {
+            "projections": FusedProjections(inputs, projection_precision(precision)),
+            "attention_out": FusedLinear(parts["attention_out"], precision),
+            "up": FusedLinear(parts["up"], precision),
+            "down": FusedLinear(parts["down"], precision, least_hidden),
+        }
+    )
+
+
 def _find_part(layer: nn.Module, name: str | None) -> Any:  # noqa: ANN401
     """A part of a layer by its dotted name; an activation may be a plain function."""
-    if name is None:
-        return None
-    part = reduce(getattr, name.split("."), layer)
-    return FusedLinear(part) if isinstance(part, nn.Linear) else part
+    return None if name is None else reduce(getattr, name.split("."), layer)

@@ -6,6 +6,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sbert_core.encoder.checkpoint import ModelParts
 from sbert_core.encoder.flat_model import padding_idx
 from sbert_core.encoder.head import Dense
+from sbert_core.encoder.static_model import StaticModel
 
 # Tokenizers without a limit state an astronomic one (1e30); then the usual length applies.
 NO_LIMIT = 1_000_000
@@ -26,7 +27,9 @@ def resolve_max_length(parts: ModelParts, wanted: int | None) -> int:
             )
         return wanted
     length = min(parts.config.max_length or tokenizer_length(parts.tokenizer), limit)
-    return length if length < NO_LIMIT else DEFAULT_LENGTH
+    if length < NO_LIMIT:
+        return length
+    return NO_LIMIT if isinstance(parts.model, StaticModel) else DEFAULT_LENGTH
 
 
 def tokenizer_length(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -1,11 +1,13 @@
-"""Text -> token ids.
+"""Texts -> token ids.
 
 In:  valid texts (see sbert_core.text) with their prompt already in front.
-Out: Tokens: ids truncated to the model's length, special tokens included, and how many were lost.
+Out: TokenTable: ids truncated to the model's length, special tokens included, end to end in one
+     array, and how many were lost. There is no Python object per text.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -14,17 +16,32 @@ from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """Token ids of one text.
+class TokenTable:
+    """Token ids of texts, end to end.
 
-    num_lost: tokens that truncation removed. num_unknown: tokens outside the vocabulary.
-    reason: why the text could not be tokenised; then `ids` is empty.
+    lengths: tokens of each text. num_lost: tokens that truncation removed from it. num_unknown:
+    tokens of all texts outside the vocabulary. reasons: why a text could not be tokenised, by its
+    number; then it has no tokens.
     """
 
-    ids: np.ndarray
-    num_lost: int = 0
+    ids_T: np.ndarray
+    lengths: np.ndarray
+    num_lost: np.ndarray
     num_unknown: int = 0
-    reason: str | None = None
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def split(self) -> list[np.ndarray]:
+        """The token ids of each text."""
+        return np.split(self.ids_T, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+
+    def take(self, texts: np.ndarray) -> np.ndarray:
+        """Token ids of these texts, in this order, end to end."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        lengths = self.lengths[texts]
+        # Numbers of the tokens: each text's start, plus 0, 1, 2 ... within it.
+        shift = starts[texts] - (np.cumsum(lengths) - lengths)
+        taken: np.ndarray = self.ids_T[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +88,53 @@ class TextTokenizer:
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self.pad_id = tokenizer.pad_token_id or 0
 
-    def __call__(self, texts: list[str]) -> list[Tokens]:
-        """Tokens of each text, in order. Runs in Rust on all cores and releases the GIL.
+    def __call__(self, texts: list[str]) -> TokenTable:
+        """Tokens of each text, in order. Runs in Rust and releases the GIL.
 
         A text the tokenizer fails on has a reason instead of ids; the others are not affected.
         """
         try:
-            return [self._tokens(encoding) for encoding in self._fast.encode_batch_fast(texts)]
+            return self._table(self._fast.encode_batch_fast(texts))
         except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more precise
             if len(texts) == 1:
-                return [Tokens(np.empty(0, np.int64), reason=f"the tokenizer failed: {error}")]
-            return [tokens for text in texts for tokens in self([text])]
+                reason = f"the tokenizer failed: {error}"
+                nothing = np.zeros(1, np.int64)
+                return TokenTable(np.empty(0, np.int64), nothing, nothing, reasons={0: reason})
+            return _join([self([text]) for text in texts])
 
-    def _tokens(self, encoding: Encoding) -> Tokens:
-        ids = np.array(encoding.ids, dtype=np.int64)
-        if ids.max(initial=0) >= self.vocab_size:
-            reason = f"token id {ids.max()} is beyond the model's vocabulary of {self.vocab_size}"
-            return Tokens(np.empty(0, np.int64), reason=reason)
-        return Tokens(
-            ids=ids,
-            num_lost=sum(len(rest.ids) - self.num_special for rest in encoding.overflowing),
-            num_unknown=int(np.count_nonzero(ids == self.unknown_id)),
+    def _table(self, encodings: list[Encoding]) -> TokenTable:
+        lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        ids = chain.from_iterable([encoding.ids for encoding in encodings])
+        ids_T = np.fromiter(ids, np.int64, int(lengths.sum()))
+        num_lost = np.zeros(len(encodings), np.int64)
+        for text in np.flatnonzero(lengths >= self.max_length).tolist():
+            rest = encodings[text].overflowing
+            num_lost[text] = sum(len(part) - self.num_special for part in rest)
+        table = TokenTable(
+            ids_T=ids_T,
+            lengths=lengths,
+            num_lost=num_lost,
+            num_unknown=int(np.count_nonzero(ids_T == self.unknown_id)),
+        )
+        return table if ids_T.max(initial=0) < self.vocab_size else self._without_foreign(table)
+
+    def _without_foreign(self, table: TokenTable) -> TokenTable:
+        """The table without texts that have a token id the model has no embedding for."""
+        largest = [int(ids.max(initial=0)) for ids in table.split()]
+        reasons = {
+            text: f"token id {token} is beyond the model's vocabulary of {self.vocab_size}"
+            for text, token in enumerate(largest)
+            if token >= self.vocab_size
+        }
+        is_fine = np.ones(len(largest), bool)
+        is_fine[list(reasons)] = False
+        ids_T = table.take(np.flatnonzero(is_fine))
+        return TokenTable(
+            ids_T=ids_T,
+            lengths=table.lengths * is_fine,
+            num_lost=table.num_lost * is_fine,
+            num_unknown=int(np.count_nonzero(ids_T == self.unknown_id)),
+            reasons=reasons,
         )
 
     def token_spans(self, text: str) -> TokenSpans:
@@ -112,3 +155,18 @@ def _lower_case_first(normalizer: object) -> Sequence:
     if normalizer is None:
         return Sequence([Lowercase()])
     return Sequence([Lowercase(), normalizer])
+
+
+def _join(tables: list[TokenTable]) -> TokenTable:
+    """The table of all texts of tables of one text each."""
+    return TokenTable(
+        ids_T=np.concatenate([table.ids_T for table in tables]),
+        lengths=np.concatenate([table.lengths for table in tables]),
+        num_lost=np.concatenate([table.num_lost for table in tables]),
+        num_unknown=sum(table.num_unknown for table in tables),
+        reasons={
+            number: reason
+            for number, table in enumerate(tables)
+            for reason in table.reasons.values()
+        },
+    )

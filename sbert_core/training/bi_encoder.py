@@ -64,6 +64,6 @@ class BiEncoderLearner(Learner):
 
     def examples(self, texts: list[list[str]], labels: np.ndarray | None) -> TokenizedExamples:
         """Token ids of rows; the labels of ranking are keys by which equal texts are found."""
-        ids = [[t.ids for t in self.encoder.tokenize(role)] for role in texts]
+        ids = [self.encoder.tokenize(role).split() for role in texts]
         is_ranking = self.objective.name == ObjectiveName.RANKING
         return TokenizedExamples(ids, token_keys(ids) if is_ranking else labels)

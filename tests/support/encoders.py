@@ -3,6 +3,8 @@
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AlbertConfig,
+    AlbertModel,
     BertConfig,
     BertModel,
     CamembertConfig,
@@ -11,12 +13,24 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
+    EuroBertConfig,
+    EuroBertModel,
+    Gemma3TextConfig,
+    Gemma3TextModel,
+    GteConfig,
+    GteModel,
+    JinaEmbeddingsV3Config,
+    JinaEmbeddingsV3Model,
     ModernBertConfig,
     ModernBertModel,
     MPNetConfig,
     MPNetModel,
+    NomicBertConfig,
+    NomicBertModel,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3Model,
     RobertaConfig,
     RobertaModel,
     XLMRobertaConfig,
@@ -39,7 +53,9 @@ SIZES = {
     "max_position_embeddings": 66,
     "pad_token_id": 1,
 }
-FLAT_FAMILIES = {
+SHARED_HEADS = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
+MARKS = {"bos_token_id": 2, "eos_token_id": 3}
+LAYER_FAMILIES = {
     "bert": lambda: BertModel(BertConfig(**SIZES)),
     "roberta": lambda: RobertaModel(RobertaConfig(**SIZES)),
     "xlm-roberta": lambda: XLMRobertaModel(XLMRobertaConfig(**SIZES)),
@@ -58,10 +74,45 @@ FLAT_FAMILIES = {
     ),
     "mpnet": lambda: MPNetModel(MPNetConfig(**SIZES)),
 }
-PADDED_FAMILIES = {
+# Windows of attention are shorter than most texts, so that they matter.
+INTERFACE_FAMILIES = {
     "modernbert": lambda: ModernBertModel(
-        ModernBertConfig(**SIZES, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3)
+        ModernBertConfig(
+            **SIZES,
+            **MARKS,
+            cls_token_id=2,
+            sep_token_id=3,
+            local_attention=8,
+            global_attn_every_n_layers=2,
+        )
     ),
+    "eurobert": lambda: EuroBertModel(EuroBertConfig(**SHARED_HEADS, **MARKS)),
+    "nomic_bert": lambda: NomicBertModel(NomicBertConfig(**SIZES)),
+    "gte": lambda: GteModel(GteConfig(**SIZES)),
+    "jina_embeddings_v3": lambda: JinaEmbeddingsV3Model(JinaEmbeddingsV3Config(**SIZES)),
+    "qwen3": lambda: Qwen3Model(Qwen3Config(**SHARED_HEADS, **MARKS)),
+    "qwen3-window": lambda: Qwen3Model(
+        Qwen3Config(
+            **SHARED_HEADS,
+            **MARKS,
+            use_sliding_window=True,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    ),
+    "gemma3": lambda: Gemma3TextModel(
+        Gemma3TextConfig(
+            **SHARED_HEADS,
+            **MARKS,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            use_bidirectional_attention=True,
+        )
+    ),
+}
+FLAT_FAMILIES = LAYER_FAMILIES | INTERFACE_FAMILIES
+PADDED_FAMILIES = {
+    "albert": lambda: AlbertModel(AlbertConfig(**SIZES, embedding_size=16)),
 }
 FAMILIES = FLAT_FAMILIES | PADDED_FAMILIES
 

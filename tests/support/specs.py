@@ -258,4 +258,8 @@ SPECS_AND_DIGESTS = [
         "5d2a594161932e9a",
     ),
     (TrainSpec(shards="s", base="b", out=Path("o"), cross_encoder=True), "38aab2cec85d3d74"),
+    (EmbedSpec(corpus="c", model="m", out="o", precision="int8"), "a96b5958a2b910cb"),
+    (EvaluateSpec(models=("m",), sts=("s",), precision="bfloat16"), "8cabbcf691201614"),
+    (MineSpec(shards="s", model="m", out="o", precision="float16"), "c379b9e1ca86cd8e"),
+    (SearchSpec(index="i", text="t", precision="auto"), "7b7ecc0ea1065c79"),
 ]

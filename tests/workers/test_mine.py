@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.texts import sentences
 
+from sbert_core.choices import Precision
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.hard_negatives import Guards, is_first_occurrence
 from workers.mine import TOO_FEW, MineJob, embed_shard, mine_shard
@@ -37,6 +38,7 @@ def make_job(tmp_path, bert_folder, texts, **guards):
         work="_work/g",
         generation="g",
         model=str(bert_folder),
+        precision=Precision.FLOAT32,
         shards=tuple(names),
         num_negatives=NUM_NEGATIVES,
         guards=Guards(**guards),

@@ -21,9 +21,9 @@ import transformers
 from torch import nn
 
 from sbert_core.arrays import Float32Array, Int64Array
+from sbert_core.choices import Precision
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.checkpoint import read_parts
-from sbert_core.encoder.device import Precision
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.json_record import optional
 from sbert_core.threads import background

@@ -1,6 +1,7 @@
 """Actor: encode units of a corpus and write their parts, with one warm encoder."""
 
 import errno
+import os
 import secrets
 import threading
 import time
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sbert_core.arrays import Int64Array, RecordArray, UInt32Array
-from sbert_core.choices import LongTexts
+from sbert_core.choices import LongTexts, Precision
 from sbert_core.corpus.reader import CorpusRows
 from sbert_core.corpus.units import Unit
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
@@ -35,7 +36,10 @@ PLAIN_BATCH = 32  # default of sentence-transformers; padding that is avoided is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig:
-    """How every actor of a job loads the model, and the recipe it must have."""
+    """How every actor of a job loads the model, and the recipe it must have.
+
+    wanted_precision: the word that was given, which the recipe hashes; precision: what it became.
+    """
 
     model: str
     recipe: str
@@ -44,7 +48,8 @@ class EncoderConfig:
     max_length: int
     truncate_dim: int | None
     token_budget: int | None
-    precision: str
+    precision: Precision
+    wanted_precision: Precision
     threads: int
 
     def load(self) -> Encoder:
@@ -57,7 +62,8 @@ class EncoderConfig:
             token_budget=self.token_budget,
             threads=self.threads,
         )
-        if encoder.recipe(prompt=self.prompt, long=self.long) != self.recipe:
+        recipe = encoder.recipe(prompt=self.prompt, long=self.long, precision=self.wanted_precision)
+        if recipe != self.recipe:
             raise ValueError(f"the model in {self.model} changed since the job began; start again")
         return encoder
 
@@ -82,6 +88,8 @@ class UnitEmbedder:
         self.config = config
         self.board = ProgressBoard(board)
         keep_freed_memory()
+        # Else a tokenizer takes all cores of a node, beside the actors that have them.
+        os.environ.setdefault("RAYON_NUM_THREADS", str(config.threads))
         self.model_turn = threading.Lock()
         with count_load_crashes(board) as self.num_load_crashes:
             if self.num_load_crashes < MAX_CRASHES:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sbert_core.arrays import BoolArray, Float32Array
+from sbert_core.choices import Precision
 from sbert_core.data_file import ListedFile
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.index.filter import row_mask
@@ -42,9 +43,9 @@ class ShardHits:
     columns: dict[str, list[object]]
 
 
-def encode_queries(model: str, dim: int, texts: list[str]) -> Float32Array:
+def encode_queries(model: str, dim: int, precision: Precision, texts: list[str]) -> Float32Array:
     """Unit vectors of queries, with the model's query prompt. dim: components to keep."""
-    encoder = Encoder.load(model, truncate_dim=dim, threads=1)
+    encoder = Encoder.load(model, precision=precision, truncate_dim=dim, threads=1)
     return encoder.encode(texts, prompt=encoder.query_prompt)
 
 

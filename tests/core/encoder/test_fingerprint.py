@@ -9,9 +9,8 @@ import pytest
 import torch
 from support.encoders import FAMILIES
 
-from sbert_core.choices import Pooling
+from sbert_core.choices import Pooling, Precision
 from sbert_core.digest import digest
-from sbert_core.encoder.device import Precision
 from sbert_core.encoder.encoder import Encoder
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support.encoders import FLAT_FAMILIES, tiny_model
+from support.encoders import FLAT_FAMILIES, LAYER_FAMILIES, tiny_model
 
 from sbert_core.encoder.backbone import PaddedBackbone, choose_backbone
 from sbert_core.encoder.batching import Batch, sort_longest_first
@@ -46,7 +46,7 @@ def test_gradients_without_dropout(family, lengths):
         torch.testing.assert_close(mine[1][name], gradient, rtol=1e-3, atol=1e-5 * largest)
 
 
-@pytest.mark.parametrize("family", FLAT_FAMILIES)
+@pytest.mark.parametrize("family", LAYER_FAMILIES)
 def test_dropout_acts_in_training_alone_and_follows_the_seed(family):
     model = tiny_model(family)
     batch = batch_of([12, 7, 7])

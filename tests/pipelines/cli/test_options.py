@@ -14,9 +14,14 @@ from support.specs import SPECS_AND_DIGESTS
 from pipelines import STAGES
 from pipelines.cli.main import StageCommand, main
 from pipelines.cli.reference import reference_text
+from pipelines.embed.spec import EmbedSpec
+from pipelines.evaluate.spec import EvaluateSpec
 from pipelines.init.job import EXAMPLE, example_text
+from pipelines.mine.spec import MineSpec
 from pipelines.options import PathKind, Spec, argument, option, options_of, spec_class
 from pipelines.run.jobfile import GATES, RUNNER, SPECS, JobFile
+from pipelines.search.spec import SearchSpec
+from sbert_core.choices import Precision
 from sbert_core.digest import digest
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +56,9 @@ def words_of(spec: Spec) -> list[str]:
     return [*words, "--", *arguments]
 
 
+WITH_PRECISION = (EmbedSpec, EvaluateSpec, MineSpec, SearchSpec)
+
+
 def parsed(stage: str, words: list[str]) -> Spec:
     command = COMMANDS[stage]
     values = command.make_context(stage, words).params
@@ -62,7 +70,10 @@ def parsed(stage: str, words: list[str]) -> Spec:
     ("spec", "expected"), SPECS_AND_DIGESTS, ids=lambda own: type(own).__name__
 )
 def test_spec_digest_is_that_of_the_first_release(spec, expected):
-    assert digest(asdict(spec))[:16] == expected
+    options = asdict(spec)
+    if type(spec) in WITH_PRECISION and options["precision"] is Precision.FLOAT32:
+        del options["precision"]  # younger than the first release; digests leave its default out
+    assert digest(options)[:16] == expected
 
 
 @pytest.mark.parametrize("spec", [spec for spec, _ in SPECS_AND_DIGESTS], ids=repr)

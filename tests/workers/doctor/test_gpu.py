@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
 from pipelines.doctor.gpu import read_model_files
-from sbert_core.encoder.device import Precision
+from sbert_core.choices import Precision
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.json_record import encode
 from workers.doctor.gpu import flops_per_token, largest_deviation, measure_gpu, peak_flops

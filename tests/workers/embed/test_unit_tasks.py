@@ -107,6 +107,7 @@ def config_of(encoder, folder, long=LongTexts.TRUNCATE):
         truncate_dim=None,
         token_budget=None,
         precision=encoder.precision,
+        wanted_precision=encoder.precision,
         threads=1,
     )
 
