@@ -21,6 +21,7 @@ from sbert_core.encoder.encoder import Encoder
 from sbert_core.encoder.head import Dense, Normalize
 from sbert_core.encoder.limits import output_dim, resolve_dim, resolve_max_length
 from sbert_core.encoder.pretrained import read_skeleton
+from sbert_core.encoder.static_model import StaticModel, is_model2vec
 from sbert_core.encoder.tokenizer import TextTokenizer
 from sbert_core.encoder.untrusted import load_error, read_config
 
@@ -86,6 +87,10 @@ def _adapt(
     parts: ModelParts, folder: Path, pooling: str | None, dense: int | None, seed: int
 ) -> ModelParts:
     """The parts with another pooling, or with a projection in front of their normalisation."""
+    if isinstance(parts.model, StaticModel):
+        raise ValueError(
+            f"{folder} is a static model without layers to train; name a transformer as --base"
+        )
     config = parts.config
     if pooling is not None:
         config = replace(config, pooling=(Pooling(pooling),))
@@ -110,8 +115,8 @@ def refuse_decoders(folder: Path) -> None:
 
     In a decoder a token sees only the tokens before it; this system trains encoders.
     """
-    if has_modules(folder) and not (folder / "config.json").is_file():
-        return  # the encoder is in a subfolder, checked when it is read
+    if is_model2vec(folder) or has_modules(folder) and not (folder / "config.json").is_file():
+        return  # a static model, or an encoder in a subfolder: checked when it is read
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} holds no model (no config.json); name an encoder's folder")
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):

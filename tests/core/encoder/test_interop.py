@@ -219,9 +219,3 @@ def test_half_precision_weights_load_as_float32(bert_folder, texts, tmp_path):
     np.testing.assert_allclose(
         half.encode(texts), Encoder.load(bert_folder).encode(texts), atol=0.01
     )
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_half_precision_on_a_cpu_is_refused(precision, bert_folder):
-    with pytest.raises(ValueError, match=f"{precision}.* float32"):
-        Encoder.load(bert_folder, precision=precision, device="cpu")

@@ -1,11 +1,14 @@
 """What training starts from."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from support.encoders import tiny_tokenizer
 
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.base_model import BaseModelInfo, inspect_base_model, load_base_model
@@ -83,3 +86,14 @@ def test_inspecting_a_broken_base_raises_what_loading_does(bert_folder, tmp_path
     with pytest.raises(ValueError) as inspecting:
         inspect_base_model(folder, None, None)
     assert str(inspecting.value) == str(loading.value)
+
+
+@pytest.mark.parametrize("load", [load_base_model, inspect_base_model])
+def test_static_model_is_refused(load, tmp_path):
+    save_file({"embeddings": torch.ones(160, 4)}, tmp_path / "model.safetensors")
+    tiny_tokenizer().backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "x.StaticEmbedding"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    arguments = (None, None, 0) if load is load_base_model else (None, None)
+    with pytest.raises(ValueError, match="static model"):
+        load(tmp_path, *arguments)
