@@ -1,9 +1,12 @@
 """Training on the flat path: states and gradients are those of the padded Hugging Face forward."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 from support.encoders import FLAT_FAMILIES, LAYER_FAMILIES, tiny_model
+from support.speed import cases
 
 from sbert_core.encoder.backbone import PaddedBackbone, choose_backbone
 from sbert_core.encoder.batching import Batch, sort_longest_first
@@ -31,8 +34,13 @@ def gradients(model, backbone, batch):
     return loss.item(), {n: w.grad for n, w in model.named_parameters() if w.grad is not None}
 
 
-@pytest.mark.parametrize("family", FLAT_FAMILIES)
-@pytest.mark.parametrize("lengths", [[9], [5, 5, 5], [30, 3, 17, 16, 9, 30, 2]])
+@pytest.mark.parametrize(
+    ("family", "lengths"),
+    cases(
+        product(FLAT_FAMILIES, [[9], [5, 5, 5], [30, 3, 17, 16, 9, 30, 2]]),
+        lambda family, lengths: family in LAYER_FAMILIES or len(lengths) > 3,
+    ),
+)
 def test_gradients_without_dropout(family, lengths):
     model = tiny_model(family).eval()
     batch = batch_of(lengths)

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from support.encoders import FLAT_FAMILIES, PADDED_FAMILIES
+from support.speed import cases
 
 from sbert_core.choices import Precision
 from sbert_core.encoder import instructions
@@ -16,6 +18,7 @@ from sbert_core.encoder.instructions import why_unsupported
 from sbert_core.encoder.linear_products import GELU_MIN, Int8Product, pack_linear
 
 CPU = torch.device("cpu")
+QUICK = ("bert", "gemma3")
 NARROW = [
     pytest.param(
         precision,
@@ -77,7 +80,9 @@ def test_rows_of_a_product_have_bits_of_their_own(precision):
 
 
 @pytest.mark.parametrize("precision", NARROW)
-@pytest.mark.parametrize("family", [*FLAT_FAMILIES, *PADDED_FAMILIES])
+@pytest.mark.parametrize(
+    ("family",), cases(product([*FLAT_FAMILIES, *PADDED_FAMILIES]), lambda own: own in QUICK)
+)
 def test_vectors_of_every_family_are_close_to_float32(
     family, precision, plain_encoder_folder, texts
 ):
@@ -92,7 +97,7 @@ def test_vectors_of_every_family_are_close_to_float32(
 
 
 @pytest.mark.parametrize("precision", NARROW)
-@pytest.mark.parametrize("family", FLAT_FAMILIES)
+@pytest.mark.parametrize(("family",), cases(product(FLAT_FAMILIES), lambda own: own in QUICK))
 def test_bits_depend_on_the_text_alone_in_every_format(
     family, precision, plain_encoder_folder, texts
 ):
@@ -154,6 +159,7 @@ def test_instructions_that_are_announced_are_tried_in_a_process(code, reason, mo
     assert found is reason is None or reason in found
 
 
+@pytest.mark.slow
 def test_probe_finds_sums_that_saturate():
     """Without VNNI two 8-bit products are added in 16 bits, which end at 32,767."""
     code = (
@@ -171,6 +177,7 @@ def test_probe_finds_sums_that_saturate():
     assert "off by" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", NARROW)
 def test_saved_copy_of_a_narrow_encoder_has_the_exact_weights(precision, bert_folder, tmp_path):
     Encoder.load(bert_folder, precision=precision).save(tmp_path)
