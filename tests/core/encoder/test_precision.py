@@ -117,12 +117,6 @@ def test_auto_on_a_cpu_is_float32_with_its_recipe(bert_folder):
     assert encoder.recipe(precision=Precision.AUTO) != encoder.recipe()
 
 
-def test_recipe_of_float32_is_the_one_of_old_artifacts(bert_folder):
-    """The digest that version 0.1 computed: `precision` has always been part of it."""
-    encoder = Encoder.load(bert_folder)
-    assert encoder.recipe(precision=Precision.FLOAT32) == encoder.recipe()
-
-
 @pytest.mark.parametrize("wanted", [Precision.FLOAT16])
 def test_format_a_cpu_lacks_is_refused_with_those_it_has(wanted):
     with pytest.raises(ValueError, match="float32, bfloat16, int8"):
