@@ -118,7 +118,7 @@ def read_static(folder: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
 def _read_weight(weights: dict[str, Tensor], folder: Path) -> Tensor:
     """One row per token id, whichever library wrote the file."""
     if "embedding.weight" in weights:
-        return _checked(weights["embedding.weight"].float(), folder)
+        return _require_table(weights["embedding.weight"].float(), folder)
     if "embeddings" not in weights:
         raise ValueError(
             f"{folder}: {WEIGHTS} holds {', '.join(sorted(weights)) or 'nothing'}; expected "
@@ -129,10 +129,10 @@ def _read_weight(weights: dict[str, Tensor], folder: Path) -> Tensor:
         weight_VD = weight_VD[mapping.long()]
     if (importance := weights.get("weights")) is not None:
         weight_VD = weight_VD * importance.float()[:, None]
-    return _checked(weight_VD, folder)
+    return _require_table(weight_VD, folder)
 
 
-def _checked(weight_VD: Tensor, folder: Path) -> Tensor:
+def _require_table(weight_VD: Tensor, folder: Path) -> Tensor:
     if weight_VD.dim() != 2 or not weight_VD.numel():
         raise ValueError(f"{folder}: embeddings of shape {list(weight_VD.shape)} are not a table")
     return weight_VD.contiguous()
