@@ -1,4 +1,4 @@
-"""Threads: prefetch inputs, process items in parallel, run a helper in the background.
+"""Threads: prefetch or map inputs, process items in parallel, run a helper in the background.
 
 In:  an iterable and a function.
 Out: the same items or the same calls. The first error stops the rest and is raised.
@@ -6,11 +6,14 @@ Out: the same items or the same calls. The first error stops the rest and is rai
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 class _End:
@@ -68,6 +71,26 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def map_ahead(
+    work: Callable[[T], Result], items: Iterable[T], num_ahead: int
+) -> Generator[Result, None, None]:
+    """Yield `work(item)` in order; threads compute the next `num_ahead` of them in advance.
+
+    An error of an item is raised in its place, after the results before it.
+    """
+    pool = ThreadPoolExecutor(num_ahead, thread_name_prefix="map-ahead")
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) > num_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def parallel_for(work: Callable[[T], None], items: Iterable[T], num_threads: int) -> None:

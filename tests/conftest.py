@@ -166,14 +166,17 @@ QUIET_CLUSTER = {
 @pytest.fixture(scope="session")
 def ray_cluster(s3_server):
     """One Ray for all tests of jobs, in processes of its own, which know the store's keys."""
-    with pytest.MonkeyPatch.context() as patch, worker_factory() as warm:
+    with pytest.MonkeyPatch.context() as patch, worker_factory() as factory:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         for name, value in QUIET_CLUSTER.items():
             patch.setenv(name, value)
         with s3_server.known():
-            cluster = start_cluster(warm)
-        yield cluster.address
-        cluster.shutdown()
+            cluster = start_cluster(factory.node_options)
+        try:
+            factory.wait_until_ready()
+            yield cluster.address
+        finally:
+            cluster.shutdown()
 
 
 def start_cluster(options):

@@ -25,10 +25,10 @@ SHELVES = ("options", "syntax", "artifacts", "runtime")  # a shelf imports only 
 RUNNERS = ("run", "dedup", "demo", "submit", "api")  # they run other jobs
 # A file of the encoder imports only files above it.
 READING_ORDER = (
-    "hub batching tokenizer attention batch_filler linear_products fused_linear families "
-    "flat_model interface_model pooling untrusted static_model backbone head result pretrained "
-    "checkpoint limits prompts fingerprint instructions device encode cross_encoder probe encoder "
-    "chunking documents"
+    "hub batching tokenizer transfer attention bfloat16_attention batch_filler int8_products "
+    "calibration linear_products fused_linear families flat_model interface_model pooling "
+    "untrusted static_model backbone head result pretrained checkpoint limits prompts fingerprint "
+    "instructions device encode cross_encoder probe encoder chunking documents"
 ).split()
 
 

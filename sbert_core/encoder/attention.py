@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from sbert_core.encoder.batching import Group
+from sbert_core.encoder.transfer import upload
 
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 # Texts of these lengths go through plain matrix products on a CPU: torch's flash kernel takes the
@@ -46,7 +47,7 @@ class FlatTexts:
     def ends(self) -> Tensor:
         """The end of each text in the row, behind a zero, as the varlen kernel takes it."""
         lengths = [group.length for group in self.groups for _ in range(group.num_texts)]
-        return torch.from_numpy(np.cumsum([0, *lengths], dtype=np.int32)).to(self.device)
+        return upload(np.cumsum([0, *lengths], dtype=np.int32), self.device)
 
     @cached_property
     def buckets(self) -> "list[LengthBucket]":

@@ -8,7 +8,7 @@ Gives up: in the padded layout, padding is computed and thrown away, and the las
 Shapes: B texts, L tokens, D dimensions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -21,10 +21,11 @@ from sbert_core.choices import Pooling, Precision
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, padded_batches
 from sbert_core.encoder.families import FAMILIES
 from sbert_core.encoder.flat_model import FlatBackbone
-from sbert_core.encoder.fused_linear import pack_linears
+from sbert_core.encoder.fused_linear import FLOAT32, LinearFormat, pack_linears
 from sbert_core.encoder.interface_model import INTERFACE_FAMILIES, InterfaceBackbone
 from sbert_core.encoder.pooling import pool
 from sbert_core.encoder.static_model import StaticBackbone, StaticModel
+from sbert_core.encoder.transfer import upload
 
 # Families whose forward keeps no state in the model, so that several threads may run it at once.
 # Of others it is unknown (BigBird used to swap its attention layers there).
@@ -73,8 +74,8 @@ class PaddedBackbone:
         ids_BL = np.full(is_real_BL.shape, self.pad_id, dtype=np.int64)
         ids_BL[is_real_BL] = batch.ids_T
         states_BLD = self.model(
-            input_ids=torch.from_numpy(ids_BL).to(self.model.device),
-            attention_mask=torch.from_numpy(is_real_BL.astype(np.int64)).to(self.model.device),
+            input_ids=upload(ids_BL, self.model.device),
+            attention_mask=upload(is_real_BL.astype(np.int64), self.model.device),
             return_dict=True,
         ).last_hidden_state
         for group in batch.groups:
@@ -95,33 +96,45 @@ def is_reentrant(model: PreTrainedModel) -> bool:
     return model.config.model_type in REENTRANT
 
 
+def is_of_flat_family(model: PreTrainedModel) -> bool:
+    """Is this a model that `choose_backbone` tries the flat layout with?"""
+    return model.config.model_type in {*FAMILIES, *INTERFACE_FAMILIES}
+
+
 def choose_backbone(
     model: PreTrainedModel,
     pad_id: int,
     max_length: int,
-    precision: Precision = Precision.FLOAT32,
+    number_format: LinearFormat = FLOAT32,
 ) -> Backbone:
     """The flat backbone if this model computes the same states with it, else the padded one.
 
-    The states are compared in float32; then linear layers get the number format of `precision`.
+    The states are compared in float32; then linear layers get the number format.
     """
     if isinstance(model, StaticModel):
         return StaticBackbone(model)
     padded = PaddedBackbone(model, pad_id)
+    make_flat = _find_flat(model, pad_id)
+    is_exact = number_format.precision is Precision.FLOAT32
+    if make_flat is not None:
+        flat = make_flat(FLOAT32)
+        if _have_equal_states(flat, padded, model.config.vocab_size, max_length):
+            return flat if is_exact else make_flat(number_format)
+    if not is_exact:
+        pack_linears(model, number_format)
+    return padded
+
+
+def _find_flat(
+    model: PreTrainedModel, pad_id: int
+) -> Callable[[LinearFormat], FlatBackbone | InterfaceBackbone] | None:
+    """Makes the flat backbone of the model's family in a number format; None if it has none."""
     names = FAMILIES.get(model.config.model_type)
     if names is not None and not getattr(model.config, "is_decoder", False):
-        exact = FlatBackbone(model, names, pad_id, Precision.FLOAT32)
-        if _have_equal_states(exact, padded, model.config.vocab_size, max_length):
-            is_exact = precision is Precision.FLOAT32
-            return exact if is_exact else FlatBackbone(model, names, pad_id, precision)
+        return lambda number_format: FlatBackbone(model, names, pad_id, number_format)
     if model.config.model_type in INTERFACE_FAMILIES:
-        flat = InterfaceBackbone(model, pad_id, Precision.FLOAT32)
-        if _have_equal_states(flat, padded, model.config.vocab_size, max_length):
-            is_exact = precision is Precision.FLOAT32
-            return flat if is_exact else InterfaceBackbone(model, pad_id, precision)
-    if precision is not Precision.FLOAT32:
-        pack_linears(model, precision)
-    return padded
+        return lambda number_format: InterfaceBackbone(model, pad_id, number_format)
+    return None
 
 
 @torch.inference_mode()

@@ -47,6 +47,8 @@ LEGACY_POOLING = {
 
 
 STATIC = "StaticEmbedding"
+LONGEST_ENTRY = 80
+OWNER = "sentence_transformers"  # the package of all modules we know
 
 # The folder of a transformer -> its model and tokenizer.
 TransformerReader = Callable[[Path], tuple[PreTrainedModel, HfTokenizer]]
@@ -135,16 +137,27 @@ def has_modules(folder: Path) -> bool:
 
 
 def _read_modules(folder: Path) -> list[tuple[str, Path]]:
-    listing = read_json(folder / "modules.json", list)
-    modules = [(str(m["type"]).rpartition(".")[2], folder / m["path"]) for m in listing]
+    """Kind and folder of each module; ValueError for kinds we do not know and foreign code."""
     known = {"Transformer", "Pooling", STATIC, *HEAD_READERS}
-    for kind, path in modules:
+    modules = []
+    for entry in read_json(folder / "modules.json", list):
+        if not isinstance(entry, dict) or not {"type", "path"} <= entry.keys():
+            found = repr(entry)[:LONGEST_ENTRY]
+            raise ValueError(
+                f"{folder}: modules.json lists {found}, which is no module with type and path; "
+                "save or download the model again"
+            )
+        package, _, kind = str(entry["type"]).rpartition(".")
+        path = folder / str(entry["path"])
         if ".." in path.parts or not path.is_relative_to(folder):
             raise ValueError(f"{folder}: module path {path} leaves the folder; not opened")
-        if kind not in known:
+        # A class of another package may compute anything, whatever its name is.
+        if kind not in known or package.partition(".")[0] != OWNER:
             raise ValueError(
-                f"{folder}: module {kind!r} is not supported; supported: {', '.join(sorted(known))}"
+                f"{folder}: module {entry['type']!r} is not supported; use a model made of "
+                f"{', '.join(sorted(known))} of {OWNER}"
             )
+        modules.append((kind, path))
     return modules
 
 
@@ -232,8 +245,7 @@ def write_parts(parts: ModelParts, folder: Path, max_length: int, truncate_dim: 
     folder.mkdir(parents=True, exist_ok=True)
     config = parts.config
     if isinstance(parts.model, StaticModel):
-        parts.model.save(folder)
-        parts.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+        parts.model.save(folder, parts.tokenizer, max_length)
         modules = [(STATIC, "")]
     else:
         with quiet_transformers():
@@ -263,7 +275,7 @@ def write_parts(parts: ModelParts, folder: Path, max_length: int, truncate_dim: 
     _write_json(
         folder / "modules.json",
         [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            {"idx": i, "name": str(i), "path": path, "type": f"{OWNER}.models.{kind}"}
             for i, (kind, path) in enumerate(modules)
         ],
     )

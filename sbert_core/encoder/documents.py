@@ -6,6 +6,7 @@ Out: DocumentVectors: vectors with the document, window and characters each belo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -60,8 +61,9 @@ def encode_documents(
     ]
     encoded = encoder.encode_report(pieces, prompt=prompt, progress=progress)
     reasons = {int(document[piece]): why for piece, why in encoded.reasons.items()}
-    kept = np.flatnonzero(~np.isin(document, list(reasons)))
-    chars = np.array([span for windows in spans for span in windows], np.int64).reshape(-1, 2)
+    # A slice copies nothing.
+    kept = np.flatnonzero(~np.isin(document, list(reasons))) if reasons else slice(None)
+    chars = np.fromiter(chain.from_iterable(chain.from_iterable(spans)), np.int64).reshape(-1, 2)
     found = DocumentVectors(
         vectors=encoded.vectors[kept],
         document=document[kept],

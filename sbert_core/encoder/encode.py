@@ -3,11 +3,12 @@
 In:  an encoder and texts of any kind.
 Out: EncodeResult: vectors in input order and counts of texts and tokens.
 
-Tokenising runs a window ahead of the model; a window is large enough that sorting by length
-inside it leaves little to gain, and small enough that a corpus of any size fits.
+Tokenising runs ahead of the model; a window is large enough that sorting by length inside it leaves
+little to gain, and small enough that a corpus of any size fits.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Protocol
@@ -18,14 +19,18 @@ import torch
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.result import EncodeResult
 from sbert_core.encoder.tokenizer import TokenTable
+from sbert_core.encoder.transfer import Download
 from sbert_core.text import invalid_reason
-from sbert_core.threads import parallel_for, prefetch
+from sbert_core.threads import map_ahead, parallel_for
 
 log = logging.getLogger(__name__)
 
 # The larger a window, the more texts share a length and with it an attention call.
 WINDOW_TEXTS = 4096
 WINDOW_CHARS = 8_000_000
+# While Python puts the ids of a window into an array, the tokenizer has the other cores for the
+# next one. A static model waits for little else: 0.79 of the bare tokenizer's speed with one.
+WINDOWS_AHEAD = 2
 
 # Called after each batch with its number of texts and tokens.
 Progress = Callable[[int, int], None]
@@ -38,7 +43,12 @@ class BatchEncoder(Protocol):
 
     @property
     def num_parallel(self) -> int:
-        """Batches that run at once."""
+        """Threads that launch batches; 1 where `max_in_flight` is not 0."""
+        ...
+
+    @property
+    def max_in_flight(self) -> int:
+        """Batches a device has at once; 0 if it has finished a batch when that is launched."""
         ...
 
     @property
@@ -54,7 +64,7 @@ class BatchEncoder(Protocol):
         """Text numbers of each batch under the present token budget."""
         ...
 
-    def encode_batch(self, batch: Batch, normalize: bool, num_skipped: int) -> np.ndarray:
+    def launch_batch(self, batch: Batch, normalize: bool, num_skipped: int) -> Download:
         """Vectors of one batch, in its order; `num_skipped` leading tokens are not pooled."""
         ...
 
@@ -129,29 +139,34 @@ class EncodePass:
         self.num_unknown = 0
         self.reasons: dict[int, str] = {}
         self.progress: Progress | None = None
+        self._downloads: deque[tuple[Batch, Download]] = deque()  # oldest first
 
     def run(self, progress: Progress | None) -> None:
         """Encode all texts, `encoder.num_parallel` batches at once."""
         self.progress = progress
         with restore_torch_threads(), closing(self._batches()) as batches:
             parallel_for(self._encode, batches, self.encoder.num_parallel)
+            self._store_downloads(max_left=0)
 
-    def _windows(self) -> Iterator[tuple[int, TokenTable]]:
-        """Tokens of the next texts, with the number of the first."""
+    def _windows(self) -> Iterator[tuple[int, list[str]]]:
+        """The next texts, with the number of the first."""
         first, num_chars = 0, 0
         for number, text in enumerate(self.texts, start=1):
             num_chars += len(text)
             is_full = number - first == WINDOW_TEXTS or num_chars >= WINDOW_CHARS
             if is_full or number == len(self.texts):
-                window = self.texts[first:number]
-                if self.prompt:
-                    window = [self.prompt + text for text in window]
-                yield first, self.encoder.tokenize(window)
+                yield first, self.texts[first:number]
                 first, num_chars = number, 0
+
+    def _tokenize(self, window: tuple[int, list[str]]) -> tuple[int, TokenTable]:
+        first, texts = window
+        if self.prompt:
+            texts = [self.prompt + text for text in texts]
+        return first, self.encoder.tokenize(texts)
 
     def _batches(self) -> Generator[Batch, None, None]:
         prompt_alone = self.encoder.tokenize([self.prompt]).ids_T
-        for first, window in prefetch(self._windows()):
+        for first, window in map_ahead(self._tokenize, self._windows(), WINDOWS_AHEAD):
             lengths = window.lengths.copy()
             for number, reason in self._reasons(first, window, prompt_alone).items():
                 self.reasons[first + number] = reason
@@ -185,22 +200,37 @@ class EncodePass:
         return reasons
 
     def _encode(self, batch: Batch) -> None:
-        vectors = self._vectors_or_none(batch)
-        if vectors is None:
+        """Launch a batch; store its vectors, or those of an earlier batch if they take time."""
+        max_in_flight = self.encoder.max_in_flight
+        if max_in_flight:
+            self._store_downloads(max_left=max_in_flight - 1)
+        download = self._launch_or_none(batch)
+        if download is None:
             for half in batch.halves():
                 self._encode(half)
-            return
-        is_finite = np.isfinite(vectors).all(axis=1)
-        self.vectors[batch.rows[is_finite]] = vectors[is_finite]
-        for row in batch.rows[~is_finite].tolist():
+        elif max_in_flight:
+            self._downloads.append((batch, download))
+        else:
+            self._store(batch, download.wait())
+
+    def _store_downloads(self, max_left: int) -> None:
+        """Wait for the oldest downloads until `max_left` are under way."""
+        while len(self._downloads) > max_left:
+            batch, download = self._downloads.popleft()
+            self._store(batch, download.wait())
+
+    def _store(self, batch: Batch, vectors: np.ndarray) -> None:
+        self.vectors[batch.rows] = vectors
+        for row in batch.rows[~np.isfinite(vectors).all(axis=1)].tolist():
+            self.vectors[row] = np.nan
             self.reasons[row] = "the model's output is not finite"
         if self.progress is not None:
             self.progress(len(batch.rows), batch.num_tokens)
 
-    def _vectors_or_none(self, batch: Batch) -> np.ndarray | None:
+    def _launch_or_none(self, batch: Batch) -> Download | None:
         """None if the device ran out of memory; then the token budget has been halved."""
         try:
-            return self.encoder.encode_batch(batch, self.normalize, self.num_skipped)
+            return self.encoder.launch_batch(batch, self.normalize, self.num_skipped)
         except torch.OutOfMemoryError:
             if len(batch.rows) == 1:
                 raise

@@ -22,6 +22,7 @@ from sbert_core.choices import Pooling, Precision
 from sbert_core.digest import digest
 from sbert_core.encoder.backbone import choose_backbone, pool_batch
 from sbert_core.encoder.batching import Batch, BatchLayout
+from sbert_core.encoder.calibration import InputRanges, calibrate, ranges_digest
 from sbert_core.encoder.checkpoint import ModelParts, read_parts, write_parts
 from sbert_core.encoder.device import (
     TRIED_BUDGETS,
@@ -29,20 +30,30 @@ from sbert_core.encoder.device import (
     default_budget,
     resolve_precision,
 )
-from sbert_core.encoder.encode import Progress, encode_texts
-from sbert_core.encoder.fingerprint import architecture, weights_digest
+from sbert_core.encoder.encode import Progress, encode_texts, restore_torch_threads
+from sbert_core.encoder.fingerprint import network_digest, space_digest
+from sbert_core.encoder.fused_linear import LinearFormat
 from sbert_core.encoder.head import sentence_vectors
 from sbert_core.encoder.hub import resolve_model_folder
 from sbert_core.encoder.limits import (
     output_dim,
+    require_pad_token,
     require_positive,
     resolve_dim,
     resolve_max_length,
 )
 from sbert_core.encoder.probe import fastest_budget, is_batch_invariant
-from sbert_core.encoder.prompts import document_prompt, query_prompt, resolve_prompt
-from sbert_core.encoder.result import EncodeResult
+from sbert_core.encoder.prompts import (
+    document_prompt,
+    num_skipped_tokens,
+    num_text_tokens,
+    query_prompt,
+    resolve_prompt,
+)
+from sbert_core.encoder.result import EncodeResult, suggest_wider_format
+from sbert_core.encoder.static_model import StaticModel, static_precision
 from sbert_core.encoder.tokenizer import TextTokenizer, TokenSpans, TokenTable
+from sbert_core.encoder.transfer import Download, choose_downloader
 from sbert_core.encoder.untrusted import wrap_load_errors
 
 log = logging.getLogger(__name__)
@@ -76,13 +87,15 @@ class Encoder:
         threads: int | None = None,
     ) -> None:
         self.device = choose_device(device)
+        if isinstance(parts.model, StaticModel):
+            precision = static_precision(precision)
         self.precision = resolve_precision(precision, self.device)
         self._parts = parts
         self._model = parts.model.eval()  # type: ignore[no-untyped-call]
         self._head = parts.head
         is_half = self.device.type == "cuda" and self.precision is not Precision.FLOAT32
         # On a CPU the weights stay as they are, and products of them are packed.
-        self._exact_weights = self._weights() if is_half else None
+        self._exact_weights = network_digest(parts) if is_half else None
         dtype = getattr(torch, self.precision) if is_half else torch.float32
         self._model.to(device=self.device, dtype=dtype)
         self._head.to(self.device)
@@ -92,16 +105,23 @@ class Encoder:
             vocab_size=self._model.get_input_embeddings().num_embeddings,
             lower_case=parts.config.lower_case,
         )
+        ranges = self._ranges if self.precision is Precision.INT8 else {}
         self._backbone = choose_backbone(
-            self._model, self._tokenizer.pad_id, self.max_length, self.precision
+            self._model,
+            self._tokenizer.pad_id,
+            self.max_length,
+            LinearFormat(self.precision, ranges),
         )
+        if self.layout is BatchLayout.PADDED:
+            require_pad_token(parts)
         self.full_dim = output_dim(parts)
         self.truncate_dim = resolve_dim(parts.config.truncate_dim, truncate_dim, self.full_dim)
         self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         if threads is not None:
             self.threads = require_positive("threads", threads)
+        self._downloader = choose_downloader(self.device)
         self._tunes_budget = token_budget == AUTO
-        self.token_budget = default_budget(self.device, self.threads)
+        self.token_budget = default_budget(self.device, self.precision, self.threads)
         if token_budget is not None and not self._tunes_budget:
             self.token_budget = require_positive("token_budget", token_budget)
 
@@ -162,8 +182,14 @@ class Encoder:
 
     @property
     def num_parallel(self) -> int:
-        """Batches that run at once."""
-        return self.threads if self._backbone.is_reentrant else 1
+        """Threads that launch batches; a GPU has one, and batches under way instead."""
+        is_reentrant = self._backbone.is_reentrant and not self.max_in_flight
+        return self.threads if is_reentrant else 1
+
+    @property
+    def max_in_flight(self) -> int:
+        """Batches that a GPU has at once; 0 on a CPU."""
+        return self._downloader.max_in_flight
 
     @property
     def max_length(self) -> int:
@@ -232,10 +258,12 @@ class Encoder:
             self,
             texts,
             prompt=prefix,
-            num_skipped=self._num_skipped(prefix),
+            num_skipped=num_skipped_tokens(self._parts.config, self._tokenizer, prefix),
             normalize=normalize,
             progress=progress,
         )
+        if self.precision is Precision.FLOAT16:
+            encoded = suggest_wider_format(encoded)
         if encoded.unknown_share > MAX_UNKNOWN_SHARE:
             log.warning(
                 "%.0f %% of tokens are unknown to the model's vocabulary, so vectors carry "
@@ -249,7 +277,7 @@ class Encoder:
         """Do a vector's bits depend on its text alone?
 
         Claimed for the flat layout on a CPU only, where a row of a product has the same bits
-        whatever its neighbours are, and measured on this machine (0.7 s for MiniLM). A few equal
+        whatever its neighbours are, and measured on this machine (1.4 s for MiniLM). A few equal
         vectors prove nothing for other layouts: of 200 texts, Longformer gave 2 other bits.
         """
         is_claimed = self.layout is BatchLayout.FLAT and self.device.type == "cpu"
@@ -257,24 +285,21 @@ class Encoder:
             self, self._model.config.vocab_size, self.max_length
         )
 
-    def _weights(self) -> str:
-        head = ((f"head.{name}", weight) for name, weight in self._head.state_dict().items())
-        return weights_digest([*self._model.state_dict().items(), *head])
+    @cached_property
+    def _ranges(self) -> InputRanges:
+        """The ranges that int8 divides into steps."""
+        with restore_torch_threads():
+            torch.set_num_threads(1)
+            return calibrate(self._model, self._tokenizer)
 
     def space(self, normalize: bool = True) -> str:
         """Digest of the vector space: vectors of equal spaces may be compared."""
-        config = self._parts.config
-        return digest(
-            {
-                "weights": self._exact_weights or self._weights(),
-                "architecture": architecture(self._model.config),
-                "tokenizer": self._tokenizer.identity,
-                "pooling": list(config.pooling),
-                "include_prompt": config.include_prompt,
-                "head": [repr(module) for module in self._head],
-                "truncate_dim": self.truncate_dim,
-                "normalize": normalize,
-            }
+        return space_digest(
+            self._parts,
+            tokenizer=self._tokenizer.identity,
+            weights=self._exact_weights,
+            truncate_dim=self.truncate_dim,
+            normalize=normalize,
         )
 
     def recipe(
@@ -294,6 +319,9 @@ class Encoder:
         and stores components. precision: the word to hash, such as `auto`; by default the format
         this encoder has.
         """
+        precision = precision or self.precision
+        # The steps of int8 shape vectors too; the digests of other formats stay what they were.
+        ranges = {"ranges": ranges_digest(self._ranges)} if precision is Precision.INT8 else {}
         return digest(
             {
                 "space": self.space(normalize),
@@ -301,24 +329,22 @@ class Encoder:
                 "max_length": self.max_length,
                 "truncation_side": self._tokenizer.truncation_side,
                 "long": long,
-                "precision": precision or self.precision,
+                "precision": precision,
                 "dtype": dtype,
                 "scale": scale,
+                **ranges,
             }
         )
 
     @torch.inference_mode()
-    def encode_batch(
-        self, batch: Batch, normalize: bool = True, num_skipped: int = 0
-    ) -> np.ndarray:
+    def launch_batch(self, batch: Batch, normalize: bool = True, num_skipped: int = 0) -> Download:
         """Vectors of one batch, in its order; `num_skipped` leading tokens are not pooled."""
         if self.device.type == "cpu" and torch.get_num_threads() != 1:
             torch.set_num_threads(1)
-        vectors: np.ndarray = self.forward(batch, normalize, num_skipped).cpu().numpy()
-        return vectors
+        return self._downloader.start(self.forward(batch, normalize, num_skipped))
 
     def forward(self, batch: Batch, normalize: bool = False, num_skipped: int = 0) -> Tensor:
-        """As `encode_batch`, on the device and under the caller's autograd mode: for training."""
+        """As `launch_batch`, on the device and under the caller's autograd mode: for training."""
         pooled = pool_batch(self._backbone, batch, self._parts.config.pooling, num_skipped)
         return sentence_vectors(pooled, self._head, self.truncate_dim, normalize)
 
@@ -347,18 +373,7 @@ class Encoder:
 
     def window_tokens(self, prompt: str | None = None, prompt_name: str | None = None) -> int:
         """Tokens of text that fit the model's length beside the prompt and special tokens."""
-        prompt_tokens = self._tokenizer.num_prompt_tokens(self._prompt(prompt, prompt_name))
-        return self.max_length - self._tokenizer.num_special - max(0, prompt_tokens - 1)
+        return num_text_tokens(self._tokenizer, self._prompt(prompt, prompt_name))
 
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         return resolve_prompt(self._parts.config, prompt, prompt_name)
-
-    def _num_skipped(self, prompt: str) -> int:
-        """Leading tokens that pooling leaves out: the prompt's, if the folder requires it."""
-        num_prompt_tokens = self._tokenizer.num_prompt_tokens(prompt)
-        if num_prompt_tokens >= self.max_length - 1:
-            raise ValueError(
-                f"a prompt of {num_prompt_tokens} tokens leaves no room for text in "
-                f"max_length {self.max_length}; shorten the prompt or raise max_length"
-            )
-        return 0 if self._parts.config.include_prompt else num_prompt_tokens

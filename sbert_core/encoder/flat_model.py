@@ -24,12 +24,20 @@ from sbert_core.choices import Precision
 from sbert_core.encoder.attention import FlatTexts, bucketed_attention, flat_attention
 from sbert_core.encoder.batch_filler import BatchFiller
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, flat_batches
+from sbert_core.encoder.bfloat16_attention import bfloat16_attention, text_chunks
 from sbert_core.encoder.families import LayerNames
-from sbert_core.encoder.fused_linear import FusedLinear, FusedProjections, is_exact_gelu
-from sbert_core.encoder.linear_products import GELU_MIN, projection_precision
+from sbert_core.encoder.fused_linear import (
+    FusedFeedForward,
+    FusedLinear,
+    FusedProjections,
+    LinearFormat,
+    add_residual,
+    dropout_rate,
+)
+from sbert_core.encoder.transfer import upload
 
-# Queries, keys, values and the dropout rate -> the context of each token.
-AttentionFunction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+# What the projections of a layer give, and the dropout rate -> the context of each token.
+AttentionFunction = Callable[[tuple[Tensor, ...], float], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +47,19 @@ class TransformerLayer:
     projections: FusedProjections  # queries, keys, values
     attention_out: FusedLinear
     attention_norm: nn.LayerNorm
-    up: FusedLinear
-    activation: Callable[[Tensor], Tensor]
-    down: FusedLinear
+    feed_forward: FusedFeedForward
     norm: nn.LayerNorm
     score_dropout: nn.Dropout
     attention_dropout: nn.Dropout | None
-    dropout: nn.Dropout
 
     def __call__(self, x_TD: Tensor, attention: AttentionFunction) -> Tensor:
         """The next layer's input."""
-        query_TD, key_TD, value_TD = self.projections(x_TD)
-        context_TD = attention(query_TD, key_TD, value_TD, _dropout_rate(self.score_dropout))
+        context_TD = attention(self.projections(x_TD), dropout_rate(self.score_dropout))
         x_TD = self.attention_norm(
-            _add_residual(self.attention_out, self.attention_dropout, context_TD, x_TD)
+            add_residual(self.attention_out, self.attention_dropout, context_TD, x_TD)
         )
-        hidden = self.up.with_activation(x_TD, self.activation)
-        out_TD: Tensor = self.norm(_add_residual(self.down, self.dropout, hidden, x_TD))
+        out_TD: Tensor = self.norm(self.feed_forward(x_TD))
         return out_TD
-
-
-def _dropout_rate(dropout: nn.Dropout | None) -> float:
-    return dropout.p if dropout is not None and dropout.training else 0.0
-
-
-def _add_residual(
-    linear: FusedLinear, dropout: nn.Dropout | None, x: Tensor, residual: Tensor
-) -> Tensor:
-    if dropout is not None and _dropout_rate(dropout):
-        out: Tensor = residual + dropout(linear(x))
-        return out
-    return linear.with_residual(x, residual)
 
 
 class FlatBackbone:
@@ -79,15 +69,20 @@ class FlatBackbone:
     is_reentrant = True  # what a batch leaves behind (packed weights, sizes) changes no bit
 
     def __init__(
-        self, model: PreTrainedModel, names: LayerNames, pad_id: int, precision: Precision
+        self, model: PreTrainedModel, names: LayerNames, pad_id: int, number_format: LinearFormat
     ) -> None:
         self.model = model
         self.pad_id = pad_id
         self.num_heads = model.config.num_attention_heads
         self.padding_idx = padding_idx(model)
         self._filler = BatchFiller(pad_id)
+        # Then projections are one tensor in bfloat16 (see FusedProjections).
+        self._is_narrow = (
+            model.device.type == "cpu" and number_format.precision is not Precision.FLOAT32
+        )
+        query_scale = (model.config.hidden_size // self.num_heads) ** -0.5
         self.layers = [
-            _make_layer(layer, names, precision)
+            _make_layer(layer, names, number_format, query_scale)
             for layer in model.get_submodule(names.layers).children()
         ]
 
@@ -110,8 +105,8 @@ class FlatBackbone:
         device = self.model.device
         embeddings: Any = self.model.embeddings
         x_TD: Tensor = embeddings(
-            input_ids=torch.from_numpy(batch.ids_T)[None].to(device),
-            position_ids=torch.from_numpy(positions_T)[None].to(device),
+            input_ids=upload(batch.ids_T[None], device),
+            position_ids=upload(positions_T[None], device),
         )[0]
         if isinstance(project := getattr(self.model, "embeddings_project", None), nn.Linear):
             x_TD = project(x_TD)  # ELECTRA small: embeddings narrower than states
@@ -124,14 +119,24 @@ class FlatBackbone:
         if torch.is_grad_enabled():
             buckets = texts.buckets
 
-            def bucketed(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+            def bucketed(projections: tuple[Tensor, ...], dropout: float) -> Tensor:
+                query, key, value = projections
                 heads = self.num_heads
                 return bucketed_attention(query, key, value, buckets, heads, dropout, bias_of)
 
             return bucketed
+        if self._is_narrow:
+            chunks = text_chunks(groups, self.num_heads)
+
+            def narrow(projections: tuple[Tensor, ...], dropout: float) -> Tensor:
+                [joint] = projections
+                return bfloat16_attention(joint, chunks, self.num_heads, bias_of)
+
+            return narrow
         biases = None if bias_of is None else [bias_of(group.length) for group in groups]
 
-        def flat(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        def flat(projections: tuple[Tensor, ...], dropout: float) -> Tensor:
+            query, key, value = projections
             return flat_attention(query, key, value, texts, self.num_heads, biases)
 
         return flat
@@ -171,23 +176,26 @@ def _positions(batch: Batch, padding_idx: int | None) -> np.ndarray:
     return positions_T
 
 
-def _make_layer(layer: nn.Module, names: LayerNames, precision: Precision) -> TransformerLayer:
+def _make_layer(
+    layer: nn.Module, names: LayerNames, number_format: LinearFormat, query_scale: float
+) -> TransformerLayer:
     """The layer's modules by the names of its family, linear ones in the number format."""
     parts = {
         part.name: _find_part(layer, getattr(names, part.name))
         for part in fields(names)
         if part.name != "layers"  # where the layers are, not a part of one
     }
-    inputs = [parts.pop(name) for name in ("query", "key", "value")]
-    least_hidden = GELU_MIN if is_exact_gelu(parts["activation"]) else None
+    inputs = [parts[name] for name in ("query", "key", "value")]
     return TransformerLayer(
-        **parts
-        | {
-            "projections": FusedProjections(inputs, projection_precision(precision)),
-            "attention_out": FusedLinear(parts["attention_out"], precision),
-            "up": FusedLinear(parts["up"], precision),
-            "down": FusedLinear(parts["down"], precision, least_hidden),
-        }
+        projections=FusedProjections(inputs, number_format, query_scale),
+        attention_out=FusedLinear(parts["attention_out"], number_format),
+        attention_norm=parts["attention_norm"],
+        feed_forward=FusedFeedForward(
+            parts["up"], parts["activation"], parts["down"], parts["dropout"], number_format
+        ),
+        norm=parts["norm"],
+        score_dropout=parts["score_dropout"],
+        attention_dropout=parts["attention_dropout"],
     )
 
 

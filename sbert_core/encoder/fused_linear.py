@@ -1,7 +1,7 @@
-"""A linear layer together with the operation that follows it in a transformer.
+"""Linear layers together with the operations that follow them in a transformer.
 
-In:  flat states and a torch linear layer.
-Out: its projection: plain, through an activation, or added to the residual.
+In:  flat states and torch linear layers.
+Out: a projection: plain, through an activation, or added to the residual; a feed-forward block.
 
 On a CPU each is one oneDNN call on weights that are packed once, in the number format of the
 encoder (see linear_products.py): with float32 the whole model was 7-11 % faster than with torch's
@@ -12,6 +12,9 @@ Shapes: T tokens, D dimensions.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,80 +22,101 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from sbert_core.choices import Precision
+from sbert_core.encoder.calibration import InputRanges
+from sbert_core.encoder.int8_products import Int8FeedForward
 from sbert_core.encoder.linear_products import HAS_ONEDNN, LinearProduct, pack_linear
 
+Activation = Callable[[Tensor], Tensor]
+PackedT = TypeVar("PackedT")
 
-class PackedLinears:
-    """Linear layers with one input, as one product. Weights that training changed are repacked.
 
-    least_input: a lower bound of the inputs, where the layer before has one.
-    """
+@dataclass(frozen=True, slots=True)
+class LinearFormat:
+    """The number format of linear layers, and the ranges of their inputs that int8 needs."""
+
+    precision: Precision = Precision.FLOAT32
+    ranges: InputRanges = field(default_factory=dict)
+
+    def pack(self, linears: Sequence[nn.Linear]) -> LinearProduct:
+        """A linear layer."""
+        [linear] = linears
+        return pack_linear(*_parameters(linear), self.precision, self.ranges.get(linear.weight))
+
+    def pack_projections(self, linears: Sequence[nn.Linear], query_scale: float) -> LinearProduct:
+        """Queries, scaled, keys and values as one product."""
+        weights, biases = zip(*(_parameters(linear) for linear in linears), strict=True)
+        scales = (query_scale, 1.0, 1.0)
+        weight_NK = torch.cat([own * scale for own, scale in zip(weights, scales, strict=True)])
+        bias_N = torch.cat(
+            [
+                weight.new_zeros(len(weight)) if bias is None else bias * scale
+                for weight, bias, scale in zip(weights, biases, scales, strict=True)
+            ]
+        )
+        return pack_linear(weight_NK, bias_N, self.precision, self.ranges.get(linears[0].weight))
+
+    def pack_feed_forward(self, linears: Sequence[nn.Linear]) -> Int8FeedForward:
+        """The two linear layers of a block, in int8."""
+        up, down = linears
+        return Int8FeedForward(
+            _parameters(up), _parameters(down), self.ranges[up.weight], self.ranges[down.weight]
+        )
+
+
+FLOAT32 = LinearFormat()
+
+
+def _parameters(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+
+
+class PackedWeights(Generic[PackedT]):
+    """What `pack` makes of linear layers, made again when training has changed a weight."""
 
     def __init__(
-        self,
-        linears: Sequence[nn.Linear],
-        precision: Precision,
-        least_input: float | None = None,
+        self, linears: Sequence[nn.Linear], pack: Callable[[Sequence[nn.Linear]], PackedT]
     ) -> None:
-        self.linears = linears
-        self.precision = precision
-        self.least_input = least_input
-        self._packed: tuple[list[tuple[int, int]], LinearProduct] | None = None
+        self._linears = linears
+        self._pack = pack
+        self._packed: tuple[list[tuple[int, int]], PackedT] | None = None
 
-    def product(self, x_TD: Tensor) -> LinearProduct | None:
-        """The packed product; None where plain torch must do it."""
+    def get(self, x_TD: Tensor) -> PackedT | None:
+        """The packed layers; None where plain torch must compute them."""
         if torch.is_grad_enabled():
             self._packed = None  # fused optimisers change weights without a new version
             return None
-        if not HAS_ONEDNN or x_TD.device.type != "cpu":
+        if not HAS_ONEDNN or x_TD.device.type != "cpu" or x_TD.dtype is torch.float64:
             return None
-        weights = [linear.weight for linear in self.linears]
+        weights = [linear.weight for linear in self._linears]
         version = [(weight._version, weight.data_ptr()) for weight in weights]
         if self._packed is None or self._packed[0] != version:
-            self._packed = version, self._pack(weights)
+            self._packed = version, self._pack(self._linears)
         return self._packed[1]
-
-    def _pack(self, weights: Sequence[Tensor]) -> LinearProduct:
-        if len(weights) == 1:
-            bias = self.linears[0].bias
-            own = None if bias is None else bias.detach()
-            return pack_linear(weights[0].detach(), own, self.precision, self.least_input)
-        biases = [
-            weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach()
-            for linear, weight in zip(self.linears, weights, strict=True)
-        ]
-        weight = torch.cat([weight.detach() for weight in weights])
-        return pack_linear(weight, torch.cat(biases), self.precision, self.least_input)
 
 
 class FusedLinear:
     """A linear layer with packed weights."""
 
-    def __init__(
-        self,
-        linear: nn.Linear,
-        precision: Precision = Precision.FLOAT32,
-        least_input: float | None = None,
-    ) -> None:
+    def __init__(self, linear: nn.Linear, number_format: LinearFormat = FLOAT32) -> None:
         self.linear = linear
-        self._packed = PackedLinears([linear], precision, least_input)
+        self._packed = PackedWeights([linear], number_format.pack)
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """Compute `linear(x)`."""
-        product = self._packed.product(x_TD)
+        product = self._packed.get(x_TD)
         out_TD: Tensor = self.linear(x_TD) if product is None else product.project(x_TD)
         return out_TD
 
-    def with_activation(self, x_TD: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    def with_activation(self, x_TD: Tensor, activation: Activation) -> Tensor:
         """activation(linear(x)), in one call for the exact GELU, which most encoders use."""
-        product = self._packed.product(x_TD)
+        product = self._packed.get(x_TD)
         if product is None or not is_exact_gelu(activation):
             return activation(self(x_TD))
         return product.project_gelu(x_TD)
 
     def with_residual(self, x_TD: Tensor, residual_TD: Tensor) -> Tensor:
-        """Compute `residual + linear(x)`."""
-        product = self._packed.product(x_TD)
+        """Compute `residual + linear(x)`; may overwrite the residual."""
+        product = self._packed.get(x_TD)
         if product is None:
             out_TD: Tensor = residual_TD + self.linear(x_TD)
             return out_TD
@@ -100,24 +124,74 @@ class FusedLinear:
 
 
 class FusedProjections:
-    """Linear layers over the same input: one product, where the number format makes that faster.
+    """Queries, keys and values of a layer.
 
-    In float32 each stays a product of its own.
+    In float32 each is a product of its own. In bfloat16 and int8 they are one product, which gives
+    one tensor of bfloat16: queries, which have the scale of attention, keys, values.
     """
 
-    def __init__(self, linears: Sequence[nn.Linear], precision: Precision) -> None:
-        self._each = [FusedLinear(linear, precision) for linear in linears]
-        self._sizes = [linear.out_features for linear in linears]
-        self._all = PackedLinears(linears, precision)
+    def __init__(
+        self, linears: Sequence[nn.Linear], number_format: LinearFormat, query_scale: float
+    ) -> None:
+        self._each = [FusedLinear(linear, number_format) for linear in linears]
+        self._is_one = number_format.precision is not Precision.FLOAT32
+        self._all = PackedWeights(
+            linears, partial(number_format.pack_projections, query_scale=query_scale)
+        )
 
     def __call__(self, x_TD: Tensor) -> tuple[Tensor, ...]:
-        """The output of each layer, in order."""
-        if self._all.precision is Precision.FLOAT32:
-            return tuple(linear(x_TD) for linear in self._each)
-        product = self._all.product(x_TD)
+        """The output of each layer, in order; or one tensor, where they are one product."""
+        product = self._all.get(x_TD) if self._is_one else None
         if product is None:
             return tuple(linear(x_TD) for linear in self._each)
-        return torch.split(product.project(x_TD), self._sizes, dim=1)
+        return (product.project_bfloat16(x_TD),)
+
+
+class FusedFeedForward:
+    """The feed-forward block of a layer: up, activation, down, dropout, residual.
+
+    In int8 with the exact GELU the values in between are rounded as they are computed.
+    """
+
+    def __init__(
+        self,
+        up: nn.Linear,
+        activation: Activation,
+        down: nn.Linear,
+        dropout: nn.Dropout,
+        number_format: LinearFormat,
+    ) -> None:
+        self.up = FusedLinear(up, number_format)
+        self.activation = activation
+        self.down = FusedLinear(down, number_format)
+        self.dropout = dropout
+        is_int8 = number_format.precision is Precision.INT8
+        self._is_one = is_int8 and is_exact_gelu(activation)
+        self._both = PackedWeights([up, down], number_format.pack_feed_forward)
+
+    def __call__(self, x_TD: Tensor) -> Tensor:
+        """Compute `x + dropout(down(activation(up(x))))`; may overwrite `x`."""
+        block = self._both.get(x_TD) if self._is_one else None
+        if block is not None:
+            return block.add_to(x_TD)
+        return add_residual(
+            self.down, self.dropout, self.up.with_activation(x_TD, self.activation), x_TD
+        )
+
+
+def add_residual(
+    linear: FusedLinear, dropout: nn.Dropout | None, x: Tensor, residual: Tensor
+) -> Tensor:
+    """Compute `residual + dropout(linear(x))`; may overwrite the residual."""
+    if dropout is not None and dropout_rate(dropout):
+        out: Tensor = residual + dropout(linear(x))
+        return out
+    return linear.with_residual(x, residual)
+
+
+def dropout_rate(dropout: nn.Dropout | None) -> float:
+    """The share that a dropout drops: none outside training."""
+    return dropout.p if dropout is not None and dropout.training else 0.0
 
 
 class PackedLinear(nn.Linear):
@@ -126,28 +200,28 @@ class PackedLinear(nn.Linear):
     Has the parameters of the layer it replaces, so that saving and training see no difference.
     """
 
-    def __init__(self, linear: nn.Linear, precision: Precision) -> None:
+    def __init__(self, linear: nn.Linear, number_format: LinearFormat) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
-        self._packed = PackedLinears([self], precision)
+        self._packed = PackedWeights([self], number_format.pack)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute `linear(x)`."""
-        product = self._packed.product(x)
+        product = self._packed.get(x)
         if product is None:
             return super().forward(x)
         return product.project(x.flatten(0, -2)).view(*x.shape[:-1], -1)
 
 
-def pack_linears(model: nn.Module, precision: Precision) -> None:
+def pack_linears(model: nn.Module, number_format: LinearFormat) -> None:
     """Replace the linear layers of a model, in place."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and type(child) in (nn.Linear, PackedLinear):
-                setattr(module, name, PackedLinear(child, precision))
+                setattr(module, name, PackedLinear(child, number_format))
 
 
-def is_exact_gelu(activation: Callable[[Tensor], Tensor]) -> bool:
+def is_exact_gelu(activation: Activation) -> bool:
     """Is this GELU itself, not one of its approximations?"""
     return isinstance(activation, GELUActivation) and activation.act is F.gelu

@@ -63,7 +63,8 @@ def is_announced(precision: Precision) -> bool:
 
 def check_products(precision: str) -> None:
     """Compute products of extreme values; exit with a sentence on stderr if one is wrong."""
-    from sbert_core.encoder.linear_products import pack_linear  # noqa: PLC0415 - not for callers
+    from sbert_core.encoder.int8_products import InputRange  # noqa: PLC0415 - not for callers
+    from sbert_core.encoder.linear_products import pack_linear  # noqa: PLC0415
 
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
@@ -73,7 +74,9 @@ def check_products(precision: str) -> None:
     rows[0], rows[1] = 1.0, -1.0
     for size in (1.0, 2.0**-20, 2.0**20):
         wanted = (rows.double() * size) @ signs.double().T
-        got = pack_linear(signs, None, Precision(precision)).project(rows * size).double()
+        extremes = InputRange(rows.amin(0) * size, rows.amax(0) * size)
+        product = pack_linear(signs, None, Precision(precision), extremes)
+        got = product.project(rows * size).double()
         # Sums of up to 384 ones are exact in int8, and in bfloat16 but for the last rounding.
         if not torch.allclose(got, wanted, rtol=2.0**-7, atol=size * 1e-3):
             worst = (got - wanted).abs().max().item() / size

@@ -25,7 +25,6 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from sbert_core.choices import Precision
 from sbert_core.encoder.attention import (
     BOTH_SIDES,
     FlatTexts,
@@ -35,7 +34,8 @@ from sbert_core.encoder.attention import (
 )
 from sbert_core.encoder.batch_filler import BatchFiller
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, flat_batches
-from sbert_core.encoder.fused_linear import pack_linears
+from sbert_core.encoder.fused_linear import LinearFormat, pack_linears
+from sbert_core.encoder.transfer import upload
 
 # Families whose forward takes positions, keeps no state and attends through the interface alone.
 INTERFACE_FAMILIES = frozenset(
@@ -59,14 +59,14 @@ class InterfaceBackbone:
     layout: ClassVar[BatchLayout] = BatchLayout.FLAT
     is_reentrant = True
 
-    def __init__(self, model: PreTrainedModel, pad_id: int, precision: Precision) -> None:
+    def __init__(self, model: PreTrainedModel, pad_id: int, number_format: LinearFormat) -> None:
         self.model = model
         self.pad_id = pad_id
         self._filler = BatchFiller(pad_id)
         self._has_types = "token_type_ids" in inspect.signature(model.forward).parameters
         model.config._attn_implementation = NAME
         model.config.use_cache = False
-        pack_linears(model, precision)
+        pack_linears(model, number_format)
 
     def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
         """Text numbers of each batch of at most `budget` tokens."""
@@ -78,8 +78,8 @@ class InterfaceBackbone:
         device = self.model.device
         first_T = np.repeat(np.cumsum(filled.lengths) - filled.lengths, filled.lengths)
         inputs = {
-            "input_ids": torch.from_numpy(filled.ids_T)[None].to(device),
-            "position_ids": torch.from_numpy(np.arange(len(first_T)) - first_T)[None].to(device),
+            "input_ids": upload(filled.ids_T[None], device),
+            "position_ids": upload((np.arange(len(first_T)) - first_T)[None], device),
         }
         if self._has_types:  # else as many zeros as the model has positions
             inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])

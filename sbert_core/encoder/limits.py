@@ -1,4 +1,4 @@
-"""Lengths and dimensions a user wants, checked against those of the model."""
+"""Lengths and dimensions a user wants, and padding, checked against what the model has."""
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -47,6 +47,16 @@ def num_positions(model: PreTrainedModel) -> int:
     positions = getattr(model.config, "max_position_embeddings", None) or -1
     first = padding_idx(model.base_model)
     return positions - (0 if first is None else first + 1) if positions > 0 else NO_LIMIT
+
+
+def require_pad_token(parts: ModelParts) -> None:
+    """ValueError if a model whose texts are padded has no token to pad them with."""
+    if parts.tokenizer.pad_token_id is None:
+        raise ValueError(
+            f"{parts.tokenizer.name_or_path}: texts of {parts.model.config.model_type} models are "
+            "padded, and the tokenizer has no pad token; add one: tokenizer.pad_token = "
+            "tokenizer.eos_token, and save it"
+        )
 
 
 def output_dim(parts: ModelParts) -> int:

@@ -1,9 +1,12 @@
 """The result of an encoding: vectors, and counts of texts and tokens."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+
+LONGEST_QUOTE = 60
 
 
 class TextStatus(StrEnum):
@@ -60,3 +63,28 @@ class EncodeResult:
     def unknown_share(self) -> float:
         """Share of tokens that are not in the vocabulary."""
         return self.num_unknown_tokens / max(1, self.num_encoded_tokens)
+
+
+def suggest_wider_format(encoded: EncodeResult) -> EncodeResult:
+    """The result of a float16 encoder, with a remedy for texts whose vectors are not finite.
+
+    float16 ends at 65,504; bfloat16 reaches as far as float32. Not every GPU has it.
+    """
+    reasons = {
+        # A text that has tokens passed the model, so that its vector is what is wrong.
+        row: f"{why} in float16; use bfloat16 or float32" if encoded.num_tokens[row] else why
+        for row, why in encoded.reasons.items()
+    }
+    return replace(encoded, reasons=reasons)
+
+
+def require_vectors(encoded: EncodeResult, texts: Sequence[object]) -> np.ndarray:
+    """The vectors, where each text must have one; ValueError quotes one that has none."""
+    if not encoded.reasons:
+        return encoded.vectors
+    row, reason = next(iter(encoded.reasons.items()))
+    quote = repr(texts[row])[:LONGEST_QUOTE]
+    raise ValueError(
+        f"{len(encoded.reasons)} of {len(texts)} texts have no vector, such as {quote} ({reason}); "
+        "remove them, or use a model or precision that encodes them"
+    )

@@ -2,8 +2,8 @@
 
 In:  a folder of sentence-transformers' StaticEmbedding or of model2vec.
 Out: StaticModel and its tokenizer; a backbone that pools without states in between.
-Gives up: training. model2vec's own rules for unknown tokens: vectors are those of
-          sentence-transformers.
+Gives up: training, and formats other than float32. model2vec's own rules for unknown tokens:
+          vectors are those of sentence-transformers.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
+from sbert_core.choices import Precision
 from sbert_core.encoder.batching import Batch, BatchLayout, Group, flat_batches
+from sbert_core.encoder.transfer import upload
 from sbert_core.encoder.untrusted import UntrustedJson, require_safetensors, wrap_load_errors
 
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -52,10 +58,16 @@ class StaticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         embedding: nn.Embedding = self.embedding
         return embedding
 
-    def save(self, folder: Path) -> None:
-        """Write the weights as sentence-transformers' StaticEmbedding names them."""
+    def save(self, folder: Path, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+        """Write weights and tokenizer as sentence-transformers' StaticEmbedding names them.
+
+        max_length: tokens of a text; its tokenizer does the truncation.
+        """
         weights = {"embedding.weight": self.embedding.weight.detach().contiguous()}
         save_file(weights, folder / WEIGHTS)
+        saved = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        saved.enable_truncation(max_length, direction=tokenizer.truncation_side)
+        saved.save(str(folder / TOKENIZER))
 
 
 class StaticBackbone:
@@ -73,7 +85,7 @@ class StaticBackbone:
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
         """Embeddings (N, L, D) of each group."""
-        x_TD = self.model.embedding(torch.from_numpy(batch.ids_T).to(self.model.device))
+        x_TD = self.model.embedding(upload(batch.ids_T, self.model.device))
         for group in batch.groups:
             yield group, x_TD[group.tokens].view(group.num_texts, group.length, -1)
 
@@ -82,11 +94,21 @@ class StaticBackbone:
         starts = np.cumsum(batch.lengths) - batch.lengths
         device = self.model.device
         return F.embedding_bag(
-            torch.from_numpy(batch.ids_T).to(device),
+            upload(batch.ids_T, device),
             self.model.embedding.weight,
-            torch.from_numpy(starts).to(device),
+            upload(starts, device),
             mode="mean",
         )
+
+
+def static_precision(wanted: Precision) -> Precision:
+    """The only format of a static model; ValueError if another one is wanted."""
+    if wanted not in (Precision.AUTO, Precision.FLOAT32):
+        raise ValueError(
+            f"precision {wanted} would only lose digits: a static model has no products to speed "
+            "up; use float32 or auto"
+        )
+    return Precision.FLOAT32
 
 
 def is_model2vec(folder: Path) -> bool:
@@ -107,12 +129,21 @@ def read_static(folder: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
         weight_VD = _read_weight(load_file(folder / WEIGHTS), folder)
     # Averages are over the words of a text alone: no special token goes around it.
     tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
-    truncation = tokenizer.truncation
+    truncation = tokenizer.truncation or {"max_length": None, "direction": "right"}
     fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
-        model_max_length=truncation["max_length"] if truncation else None,
+        model_max_length=truncation["max_length"],
+        truncation_side=truncation["direction"],
+        unk_token=_unknown_token(tokenizer),
     )
     return StaticModel(weight_VD), fast
+
+
+def _unknown_token(tokenizer: Tokenizer) -> str | None:
+    """The token that counts as unknown, if naming it adds nothing to the tokenizer."""
+    name: str | None = getattr(tokenizer.model, "unk_token", None)
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    return name if name in added else None
 
 
 def _read_weight(weights: dict[str, Tensor], folder: Path) -> Tensor:
@@ -127,8 +158,8 @@ def _read_weight(weights: dict[str, Tensor], folder: Path) -> Tensor:
     weight_VD = weights["embeddings"].float()
     if (mapping := weights.get("mapping")) is not None:  # tokens that share a row
         weight_VD = weight_VD[mapping.long()]
-    if (importance := weights.get("weights")) is not None:
-        weight_VD = weight_VD * importance.float()[:, None]
+    if (importance := weights.get("weights")) is not None:  # often float64, rounded at the end
+        weight_VD = (weight_VD * importance[:, None]).float()
     return _require_table(weight_VD, folder)
 
 

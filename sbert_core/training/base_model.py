@@ -16,10 +16,16 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from sbert_core.choices import Pooling
+from sbert_core.encoder.backbone import is_of_flat_family
 from sbert_core.encoder.checkpoint import ModelParts, has_modules, read_parts
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.encoder.head import Dense, Normalize
-from sbert_core.encoder.limits import output_dim, resolve_dim, resolve_max_length
+from sbert_core.encoder.limits import (
+    output_dim,
+    require_pad_token,
+    resolve_dim,
+    resolve_max_length,
+)
 from sbert_core.encoder.pretrained import read_skeleton
 from sbert_core.encoder.static_model import StaticModel, is_model2vec
 from sbert_core.encoder.tokenizer import TextTokenizer
@@ -72,6 +78,8 @@ def inspect_base_model(
         dim = Encoder(parts, max_length=max_length).dim
     else:
         parts = _adapt(skeleton, folder, pooling, dense, 0)
+        if not is_of_flat_family(parts.model):
+            require_pad_token(parts)
         TextTokenizer(
             parts.tokenizer,
             max_length=resolve_max_length(parts, max_length),

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from sbert_core.threads import parallel_for, prefetch
+from sbert_core.threads import map_ahead, parallel_for, prefetch
 
 
 def test_prefetch_gives_the_same_items_in_order():
@@ -43,6 +43,45 @@ def test_prefetch_closed_early_ends_its_thread():
     source = prefetch(iter(range(10**9)))
     next(source)
     source.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("num_ahead", [1, 2, 5])
+def test_map_ahead_gives_results_in_order_and_no_more_than_wanted_in_advance(num_ahead):
+    taken: list[int] = []
+
+    def items():
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    def late_if_even(number):
+        time.sleep(0.002 * (number % 2 == 0))
+        return -number
+
+    for place, result in enumerate(map_ahead(late_if_even, items(), num_ahead)):
+        assert result == -place
+        assert len(taken) <= place + 1 + num_ahead
+    assert len(taken) == 20
+
+
+def test_map_ahead_works_on_as_many_items_at_the_same_time():
+    both = threading.Barrier(2, timeout=10)
+    assert len(list(map_ahead(lambda _: both.wait(), range(4), 2))) == 4
+
+
+def test_map_ahead_error_of_an_item_comes_after_the_results_before_it():
+    results = map_ahead(lambda number: 1 // (3 - number), range(10), 2)
+    assert [next(results) for _ in range(3)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_map_ahead_closed_early_ends_its_threads():
+    before = threading.active_count()
+    results = map_ahead(abs, iter(range(10**9)), 2)
+    next(results)
+    results.close()
     assert threading.active_count() == before
 
 

@@ -23,8 +23,10 @@ import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 SOCKET = "SBERT_TEST_WORKER_FACTORY"
+READY = b"ready\n"
 ENVIRONMENT = "--serialized-runtime-env-context="
 # Not Ray, which keeps what it finds in the environment when it is imported.
 PRELOADED = (
@@ -43,19 +45,38 @@ PRELOADED = (
 )
 
 
-@contextlib.contextmanager
-def worker_factory() -> Iterator[dict[str, str]]:
-    """Arguments of a Ray node whose workers are forked from a factory, for a block."""
-    with tempfile.TemporaryDirectory(prefix="sbert-") as folder, listen_in(folder) as listener:
+class WorkerFactory:
+    """A running factory. node_options: arguments of a Ray node whose workers it forks."""
+
+    node_options: ClassVar[dict[str, str]] = {"setup_worker_path": __file__}
+
+    def __init__(self, listener: socket.socket) -> None:
         number = listener.fileno()
-        factory = [sys.executable, __file__, str(number)]
-        process = subprocess.Popen(factory, stdin=subprocess.PIPE, pass_fds=[number])
+        # -P: this file's folder stays off the path, whose modules hide others of the same name.
+        words = [sys.executable, "-P", __file__, str(number)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, pass_fds=[number])
+
+    def wait_until_ready(self) -> None:
+        """Until its imports are done. Without this, tests would wait for a dead one's workers."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == READY, "the worker factory failed, see its output"
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def worker_factory() -> Iterator[WorkerFactory]:
+    """A factory that runs during a block."""
+    with tempfile.TemporaryDirectory(prefix="sbert-") as folder, listen_in(folder) as listener:
+        factory = WorkerFactory(listener)
         os.environ[SOCKET] = listener.getsockname()  # for the launchers, which raylets start
         try:
-            yield {"setup_worker_path": __file__}
+            yield factory
         finally:
             del os.environ[SOCKET]
-            process.communicate()
+            factory.stop()
 
 
 @contextlib.contextmanager
@@ -91,6 +112,7 @@ def serve(listener: socket.socket) -> None:
     gc.freeze()  # else every collection of a worker visits, and so copies, what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.write(1, READY)
     while listener in select.select([sys.stdin, listener], [], [])[0]:
         launcher, _ = listener.accept()
         with launcher:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +83,11 @@ def test_missing_pooler_is_no_loss(bert_folder, texts, tmp_path):
     assert whole.space() == poolerless.space()
 
 
+def list_modules(folder: Path, *types: str) -> None:
+    listing = [{"type": name, "path": ""} for name in types]
+    (folder / "modules.json").write_text(json.dumps(listing))
+
+
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
@@ -90,13 +96,19 @@ def test_missing_pooler_is_no_loss(bert_folder, texts, tmp_path):
         (lambda f: (f / "model.safetensors").unlink(), "holds no model"),
         (lambda f: (f / "tokenizer.json").unlink(), "does not load|no fast tokenizer"),
         (
-            lambda f: (f / "modules.json").write_text('[{"type": "x.LSTM", "path": ""}]'),
-            "module 'LSTM' is not supported",
+            lambda f: list_modules(f, "sentence_transformers.models.LSTM"),
+            r"models\.LSTM' is not supported; use a model made of Dense, .*Transformer",
         ),
         (
-            lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'),
+            lambda f: list_modules(f, "custom_st.Transformer", "sentence_transformers.x.Pooling"),
+            r"'custom_st\.Transformer' is not supported; use",
+        ),
+        (
+            lambda f: list_modules(f, "sentence_transformers.models.Transformer"),
             "modules Transformer; expected Transformer, Pooling",
         ),
+        (lambda f: (f / "modules.json").write_text("[null]"), "lists None, .*; save or download"),
+        (lambda f: (f / "modules.json").write_text('[{"idx": 0}]'), "lists {'idx': 0}, .*; save"),
         (
             lambda f: (f / "1_Pooling" / "config.json").write_text('{"pooling_mode": "median"}'),
             "'median' is not a valid Pooling",

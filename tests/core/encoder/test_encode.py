@@ -131,7 +131,7 @@ def test_next_window_is_tokenised_while_the_model_works(bert_folder, texts, monk
     monkeypatch.setattr("sbert_core.encoder.encode.WINDOW_TEXTS", 20)
     encoder = Encoder.load(bert_folder, threads=1)
     second_window = threading.Event()
-    tokenize, encode_batch, windows = encoder.tokenize, encoder.encode_batch, []
+    tokenize, launch_batch, windows = encoder.tokenize, encoder.launch_batch, []
 
     def noted_tokenize(window):
         windows.append(len(window))
@@ -139,12 +139,12 @@ def test_next_window_is_tokenised_while_the_model_works(bert_folder, texts, monk
             second_window.set()
         return tokenize(window)
 
-    def waiting_encode_batch(*arguments):
+    def waiting_launch_batch(*arguments):
         assert second_window.wait(timeout=20), "the model had to wait for the tokenizer"
-        return encode_batch(*arguments)
+        return launch_batch(*arguments)
 
     monkeypatch.setattr(encoder, "tokenize", noted_tokenize)
-    monkeypatch.setattr(encoder, "encode_batch", waiting_encode_batch)
+    monkeypatch.setattr(encoder, "launch_batch", waiting_launch_batch)
     assert np.isfinite(encoder.encode(texts)).all()
 
 

@@ -126,7 +126,14 @@ def test_lower_casing_and_head_change_the_space(bert_folder, encoder, tmp_path):
 
     shutil.copytree(tmp_path / "plain", tmp_path / "head")
     modules = json.loads((tmp_path / "head" / "modules.json").read_text())
-    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "x.Normalize"})
+    modules.append(
+        {
+            "idx": 2,
+            "name": "2",
+            "path": "2_Normalize",
+            "type": "sentence_transformers.models.Normalize",
+        }
+    )
     (tmp_path / "head" / "modules.json").write_text(json.dumps(modules))
     assert Encoder.load(tmp_path / "head").space() != encoder.space()
 

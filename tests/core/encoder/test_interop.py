@@ -47,7 +47,7 @@ def assert_equal_vectors(ours: Encoder, theirs: SentenceTransformer, texts: list
 
 @pytest.mark.parametrize(
     ("mode", "tail"),
-    product(Pooling, ["none", "normalize", "dense", "dense, normalize", "two dense"]),
+    list(product(Pooling, ["none", "normalize", "dense", "dense, normalize", "two dense"])),
 )
 def test_interop_both_ways_gives_equal_vectors(mode, tail, bert_folder, texts, tmp_path):
     theirs = their_model(bert_folder, mode.value, *tails(tail))
@@ -83,7 +83,7 @@ def test_interop_several_poolings_side_by_side(modes, bert_folder, texts, tmp_pa
 
 @pytest.mark.parametrize(
     ("mode", "include_prompt"),
-    product(Pooling, [True, False]),
+    list(product(Pooling, [True, False])),
 )
 def test_interop_prompts(mode, include_prompt, bert_folder, texts, tmp_path):
     theirs = their_model(bert_folder, mode.value, include_prompt=include_prompt)

@@ -17,6 +17,7 @@ from sbert_core.encoder.backbone import REENTRANT, is_reentrant
 from sbert_core.encoder.batching import BatchLayout
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.probe import is_batch_invariant
 
 LENGTH = 200
 LONG = SIZES | {"max_position_embeddings": LENGTH + 2}
@@ -102,6 +103,20 @@ def test_vectors_do_not_follow_from_what_the_model_met_before(family, folder_of,
     np.testing.assert_array_equal(used.encode(by_length), want)
     alone = np.concatenate([used.encode([text]) for text in by_length])
     np.testing.assert_allclose(alone, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "want"), [("big_bird", 1), ("longformer", 1), ("albert", 3), ("bert", 3)]
+)
+def test_only_families_known_to_be_reentrant_run_several_batches_at_once(family, want, folder_of):
+    assert Encoder.load(folder_of(family), threads=3).num_parallel == want
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [*PADDED_FAMILIES, *CONFIGS])
+def test_trial_of_batch_invariance_finds_padding_out(family, folder_of):
+    encoder = Encoder.load(folder_of(family), threads=1)
+    assert not is_batch_invariant(encoder, SIZES["vocab_size"], encoder.max_length)
 
 
 class Busy:

@@ -15,7 +15,8 @@ from sbert_core.encoder import instructions
 from sbert_core.encoder.device import resolve_precision
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.encoder.instructions import why_unsupported
-from sbert_core.encoder.linear_products import GELU_MIN, Int8Product, pack_linear
+from sbert_core.encoder.int8_products import InputRange
+from sbert_core.encoder.linear_products import pack_linear
 
 CPU = torch.device("cpu")
 QUICK = ("bert", "gemma3")
@@ -32,48 +33,12 @@ NARROW = [
 LEAST_COS = {Precision.BFLOAT16: 0.999, Precision.INT8: 0.98}
 
 
-def int8_reference(x, weight, bias, least=None):
-    """Rounded rows times rounded columns, in float64."""
-    scale = np.abs(weight).max(1) / 127
-    columns = np.round(weight / scale[:, None])
-    if least is None:
-        step = np.abs(x).max(1, keepdims=True) / 127
-        rows = np.floor(x / step + 128.5) - 128
-        return rows @ columns.T * step * scale + bias
-    step = (x - least).max(1, keepdims=True) / 255
-    rows = np.floor((x - least) / step + 0.5)
-    return rows @ columns.T * step * scale + bias + least * scale * columns.sum(1)
-
-
-@pytest.mark.parametrize("least", [None, GELU_MIN])
-def test_int8_product_is_that_of_rounded_numbers(least):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((70, 48)).astype(np.float32)
-    x = x if least is None else np.maximum(x, least).astype(np.float32)
-    weight, bias = (rng.standard_normal(size).astype(np.float32) for size in ((33, 48), 33))
-    product = Int8Product(torch.from_numpy(weight), torch.from_numpy(bias), least)
-    got = product.project(torch.from_numpy(x)).numpy()
-    want = int8_reference(x.astype(np.float64), weight.astype(np.float64), bias, least)
-    # A number that lies on the border of two steps may fall to either side.
-    assert np.abs(got - want).max() < 0.05
-    assert np.median(np.abs(got - want)) < 1e-5
-
-
-def test_int8_rows_of_zeros_infinity_and_nan_stay_what_they_are():
-    weight = torch.ones(4, 8)
-    x = torch.zeros(3, 8)
-    x[1, 2], x[2, 3] = torch.inf, torch.nan
-    out = Int8Product(weight, torch.ones(4)).project(x)
-    assert torch.equal(out[0], torch.ones(4))
-    assert not out[1:].isfinite().any()
-
-
 @pytest.mark.parametrize("precision", [Precision.FLOAT32, *NARROW])
 def test_rows_of_a_product_have_bits_of_their_own(precision):
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(96, 64, generator=generator)
     x = torch.randn(200, 64, generator=generator)
-    product = pack_linear(weight, None, precision)
+    product = pack_linear(weight, None, precision, InputRange(x.amin(0), x.amax(0)))
     whole = product.project(x)
     for first, end in ((0, 64), (64, 130), (130, 200), (3, 90)):
         assert torch.equal(product.project(x[first:end]), whole[first:end])
@@ -153,6 +118,29 @@ def test_instructions_that_are_announced_are_tried_in_a_process(code, reason, mo
     assert found is reason is None or reason in found
 
 
+@pytest.mark.parametrize(
+    ("precision", "has_remedy"), [(Precision.FLOAT16, True), (Precision.FLOAT32, False)]
+)
+def test_text_that_leaves_the_range_of_float16_has_the_remedy_in_its_reason(
+    precision, has_remedy, bert_folder, monkeypatch
+):
+    """As on a GPU: the vectors of long texts are infinite."""
+    encoder = Encoder.load(bert_folder, threads=1)
+    encoder.precision = precision
+    forward = encoder.forward
+
+    def overflowing(batch, *options):
+        vectors = forward(batch, *options)
+        vectors[torch.from_numpy(batch.lengths > 9)] *= torch.inf
+        return vectors
+
+    monkeypatch.setattr(encoder, "forward", overflowing)
+    reasons = encoder.encode_report(["the word", "the word " * 20, None, "of"]).reasons
+    assert list(reasons) == [1, 2]
+    assert ("bfloat16" in reasons[1]) is has_remedy
+    assert reasons[2] == "null"
+
+
 @pytest.mark.slow
 def test_probe_finds_sums_that_saturate():
     """Without VNNI two 8-bit products are added in 16 bits, which end at 32,767."""
@@ -169,6 +157,16 @@ def test_probe_finds_sums_that_saturate():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "off by" in done.stderr
+
+
+@pytest.mark.parametrize("precision", NARROW)
+def test_text_without_finite_states_is_invalid_in_every_format(precision, bert_folder):
+    encoder = Encoder.load(bert_folder, precision=precision, threads=1)
+    texts = ["the word", "how many", "the other"]
+    token = int(encoder.tokenize(["how"]).ids_T[1])
+    with torch.no_grad():
+        encoder.token_embedding.weight[token] = torch.nan
+    assert list(encoder.encode_report(texts).reasons) == [1]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, StaticEmbedding
 from support.encoders import tiny_tokenizer
 
+from sbert_core.choices import Precision
 from sbert_core.encoder.encoder import Encoder
 
 pytestmark = pytest.mark.slow  # the other library takes seconds to import
@@ -76,6 +77,38 @@ def test_static_vectors_depend_on_the_text_alone(theirs):
     want = encoder.encode(TEXTS)
     np.testing.assert_array_equal(np.stack([encoder.encode([t])[0] for t in TEXTS]), want)
     assert encoder.batch_invariant
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_length_of_a_static_model_is_saved_and_followed(side, theirs, tmp_path):
+    model, folder = theirs()
+    [static] = model
+    static.tokenizer.enable_truncation(7, direction=side)
+    model.save(str(folder))
+    ours = Encoder.load(folder)
+    assert ours.max_length == 7
+    want = model.encode(TEXTS, normalize_embeddings=False)
+    np.testing.assert_allclose(ours.encode(TEXTS, normalize=False), want, atol=1e-6)
+    shorter = Encoder.load(folder, max_length=3)
+    shorter.save(tmp_path / "ours")
+    assert Encoder.load(tmp_path / "ours").recipe() == shorter.recipe()
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    want = again.encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(shorter.encode(TEXTS), want, atol=1e-6)
+
+
+def test_unknown_tokens_are_counted(theirs):
+    found = Encoder.load(theirs()[1]).encode_report(["the 가 word 나"])
+    assert found.num_unknown_tokens == 2
+
+
+@pytest.mark.parametrize("precision", [Precision.BFLOAT16, Precision.FLOAT16, Precision.INT8])
+def test_format_that_would_only_lose_digits_is_refused(precision, theirs):
+    folder = theirs()[1]
+    with pytest.raises(ValueError, match=f"{precision} .*static model.* use float32") as caught:
+        Encoder.load(folder, precision=precision)
+    assert "\n" not in str(caught.value)
+    assert Encoder.load(folder, precision="auto").precision is Precision.FLOAT32
 
 
 def test_text_without_tokens_has_a_reason(theirs):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.encoders import tiny_tokenizer
+from support.encoders import tiny_model, tiny_tokenizer
 
 from sbert_core.encoder.encoder import Encoder
 from sbert_core.training.base_model import BaseModelInfo, inspect_base_model, load_base_model
@@ -92,8 +92,21 @@ def test_inspecting_a_broken_base_raises_what_loading_does(bert_folder, tmp_path
 def test_static_model_is_refused(load, tmp_path):
     save_file({"embeddings": torch.ones(160, 4)}, tmp_path / "model.safetensors")
     tiny_tokenizer().backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "x.StaticEmbedding"}]
+    modules = [{"path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     arguments = (None, None, 0) if load is load_base_model else (None, None)
     with pytest.raises(ValueError, match="static model"):
         load(tmp_path, *arguments)
+
+
+@pytest.mark.parametrize(("family", "is_refused"), [("albert", True), ("bert", False)])
+def test_only_a_padded_model_needs_a_pad_token(family, is_refused, tmp_path):
+    tiny_model(family).save_pretrained(tmp_path)
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path)
+    if is_refused:
+        with pytest.raises(ValueError, match="no pad token; add one"):
+            inspect_base_model(tmp_path, None, None)
+    else:
+        assert inspect_base_model(tmp_path, None, None).dim == 32

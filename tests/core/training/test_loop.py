@@ -91,6 +91,7 @@ def two_ranks(bert_folder, tmp_path_factory):
     place = tmp_path_factory.mktemp("ranks")
     command = [
         sys.executable,
+        "-P",  # a module of ours hides none of the same name
         str(TESTS / "support" / "two_ranks.py"),
         str(bert_folder),
         str(place),
