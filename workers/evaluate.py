@@ -12,6 +12,7 @@ from sbert_core.arrays import Float32Array, FloatArray
 from sbert_core.choices import Precision
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.result import require_vectors
 from sbert_core.evaluation.baselines import TfIdf, WordAverage
 from sbert_core.evaluation.benchmarks import (
     Benchmark,
@@ -71,20 +72,26 @@ class Embedder(Protocol):
 
 
 class RawEncoder:
-    """An encoder's vectors as its last module makes them, not normalised."""
+    """An encoder's vectors as its last module makes them, not normalised.
+
+    ValueError for a text that has none: a score without it would be another one, or not a number.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
     def encode(self, texts: Sequence[str]) -> Float32Array:
         """One vector per text."""
-        return self.encoder.encode(texts, normalize=False)
+        return require_vectors(self.encoder.encode_report(texts, normalize=False), texts)
 
     def encode_search(self, queries: list[str], documents: list[str]) -> Float32Array:
         """Queries, then documents, each with the model's prompt for them; unit vectors."""
-        query_vectors = self.encoder.encode(queries, prompt=self.encoder.query_prompt)
+        prompts = (self.encoder.query_prompt, self.encoder.document_prompt)
         return np.vstack(
-            [query_vectors, self.encoder.encode(documents, prompt=self.encoder.document_prompt)]
+            [
+                require_vectors(self.encoder.encode_report(texts, prompt=prompt), texts)
+                for texts, prompt in zip((queries, documents), prompts, strict=True)
+            ]
         )
 
 
@@ -131,6 +138,11 @@ def load_embedder(source: ModelSource) -> Embedder:
             )
     config = Path(source.place) / "config.json"
     if config.is_file() and "ForSequenceClassification" in config.read_text(encoding="utf-8"):
+        if source.precision not in (Precision.AUTO, Precision.FLOAT32):
+            raise ValueError(
+                f"{source.place} is a cross-encoder, which computes in float32, not in "
+                f"{source.precision}; evaluate it without --precision"
+            )
         return PairScorer(CrossEncoder.load(source.place), source.place)
     return RawEncoder(Encoder.load(source.place, precision=source.precision))
 

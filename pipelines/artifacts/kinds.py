@@ -60,6 +60,11 @@ class VectorsSettings:
         """The number format of the encoder; not written where float32 was requested."""
         return self.precision or "float32"
 
+    @property
+    def wanted_precision(self) -> str:
+        """The word that was given, as far as it shows: a float32 that is written was `auto`."""
+        return "auto" if self.precision == "float32" else self.computed_in
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsInputs:

@@ -147,14 +147,29 @@ class EmbedIdentity:
         mine = {"space": self.model.space, "recipe": self.model.recipe, "dtype": self.spec.dtype}
         for what, theirs in self._settings_found():
             for key, value in mine.items():
-                if (other := getattr(theirs, key)) != value:
+                if getattr(theirs, key) != value:
+                    named, other, own = self._difference(key, theirs, value)
                     raise MixedRecipes(
                         self.spec.out,
                         what,
-                        key,
+                        named,
                         RecipeValue(other, theirs.model),
-                        RecipeValue(value, self.spec.model),
+                        RecipeValue(own, self.spec.model),
                     )
+
+    def _difference(self, key: str, theirs: VectorsSettings, value: str) -> tuple[str, str, str]:
+        """What differs: of a recipe the ingredient by name, if the settings show it."""
+        if key == "recipe":
+            ingredients = {
+                "precision": (theirs.wanted_precision, self.spec.precision),
+                "max_length": (theirs.max_length, self.model.max_length),
+                "prompt": (repr(theirs.prompt), repr(self.model.prompt)),
+                "long": (theirs.long, self.spec.long),
+            }
+            for name, (other, own) in ingredients.items():
+                if other != own:
+                    return name, str(other), str(own)
+        return key, getattr(theirs, key), value
 
 
 def compute_part_recipe(spec: EmbedSpec, model: ResolvedModel) -> str:

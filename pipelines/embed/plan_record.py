@@ -102,10 +102,11 @@ class ScanCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHead:
-    """The part of `plan.json` that concerns other runs: settings and scale of its vectors."""
+    """The part of `plan.json` that concerns other runs: settings, scale, error of its vectors."""
 
     spec: VectorsSettings
     scale: float | None
+    precision_error: float | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,11 +108,11 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality, precision)
     try:
         scan = scan_corpus(identity, executor)
+        scale, error = _calibrate(scan)
+        precision = _probe_precision(scan, executor)
     except ValueError:  # a repaired corpus, or other options, will have another generation
         storage.delete([identity.work])
         raise
-    scale, error = _calibrate(scan)
-    precision = _probe_precision(scan, executor)
     record = PlanFile(
         spec=identity.settings(scale, precision.precision),
         plan=scan.plan,
@@ -219,7 +219,12 @@ def _probe_precision(scan: ScanResult, executor: EmbedExecutor) -> PrecisionProb
     config = identity.model.config(place, identity.spec.precision)
     probe = executor.probe_precision(config, texts)
     identity.refuse_other_precision(probe.precision)
-    return probe
+    known = [plan.precision_error for plan in identity.unfinished_plans()]
+    if current is not None:
+        known.append(current.metrics.precision_error)
+    # Vectors of earlier runs stay, and with them their error.
+    errors = [error for error in (probe.error, *known) if error is not None]
+    return replace(probe, error=max(errors, default=None))
 
 
 def _previous_scale(identity: EmbedIdentity) -> float | None:

@@ -56,6 +56,7 @@ EXAMPLE = (
         "embed",
         (
             ExampleOption("model", "demo"),
+            ExampleOption("precision", "auto"),
             ExampleOption("text_column"),
             ExampleOption("id_column", "id", is_off=True),
             ExampleOption("carry", "[source]", is_off=True),

@@ -28,7 +28,7 @@ class PrecisionMismatch(ValueError):
 
     def __init__(self, spec: PairsSpec, formats: tuple[str, str], limit: float) -> None:
         super().__init__(
-            f"threshold {spec.least_cos} is above {limit:.4f}, which is what vectors of precision "
+            f"threshold {spec.least_cos} is above {limit:.7g}, which is what vectors of precision "
             f"{formats[0]} ({spec.vectors}) and {formats[1]} ({spec.against}) can tell apart; "
             "lower it, or embed both in one precision"
         )

@@ -25,6 +25,7 @@ from pipelines.runtime.session import num_cores
 from sbert_core.arrays import Float32Array, Int64Array, RealArray
 from sbert_core.choices import Precision
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.result import require_vectors
 from sbert_core.index.hits import NO_ROW, Hits, merge_hits
 from sbert_core.index.kinds import IndexKind
 from sbert_core.index.shard import Shard
@@ -130,13 +131,13 @@ class Index:
         """The rows closest to one text, or to each of several.
 
         Queries are encoded with the model's query prompt. where: a condition on the rows that may
-        be found, as of --filter. ValueError for an empty text.
+        be found, as of --filter. ValueError for an empty text, and one that has no vector.
         """
         texts = [text] if isinstance(text, str) else list(text)
         if not all(t.strip() for t in texts):
             raise ValueError("the query is empty; give some text to search for")
-        vectors = self.encoder.encode(texts, prompt=self.encoder.query_prompt)
-        return self.search(vectors, k, where=where)
+        encoded = self.encoder.encode_report(texts, prompt=self.encoder.query_prompt)
+        return self.search(require_vectors(encoded, texts), k, where=where)
 
     def search(self, vectors: RealArray, k: int = 10, *, where: str | None = None) -> SearchResult:
         """The rows closest to one vector, or to each of several, of the index's space.

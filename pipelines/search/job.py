@@ -13,6 +13,7 @@ from pipelines.search.index import Index
 from pipelines.search.rerank import score_pairs
 from pipelines.search.spec import SearchSpec
 from sbert_core.corpus.text_lookup import TextLookup
+from sbert_core.encoder.result import require_vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ def run(spec: SearchSpec) -> SearchReport:
 
 def _search_text(spec: SearchSpec, query: str, index: Index) -> SearchReport:
     encoder = index.load_encoder(spec.model, spec.precision)
-    vector = encoder.encode([query], prompt=encoder.query_prompt)
-    found = index.search(vector, spec.k, where=spec.filter)
+    encoded = encoder.encode_report([query], prompt=encoder.query_prompt)
+    found = index.search(require_vectors(encoded, [query]), spec.k, where=spec.filter)
     rows = index.columns(found.rows[0], location_columns(index))
     lookup = TextLookup(index.manifest.inputs.corpus)
     texts = lookup.for_rows(rows)

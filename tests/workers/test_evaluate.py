@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sbert_core.choices import Aggregate
+from sbert_core.choices import Aggregate, Precision
 from sbert_core.encoder.cross_encoder import CrossEncoder
 from sbert_core.evaluation.benchmarks import (
     Benchmark,
@@ -163,3 +163,22 @@ def test_models_are_loaded_by_kind(tmp_path, bert_folder, pair_folder):
 def test_benchmark_without_a_scorer_is_refused():
     with pytest.raises(TypeError):
         score_benchmark(Benchmark(data="x"), Angles(), None)
+
+
+def test_text_without_a_vector_is_quoted_with_the_reason(bert_folder):
+    embedder = load_embedder(ModelSource(ModelKind.MODEL, str(bert_folder)))
+    with pytest.raises(ValueError, match=r"1 of 3 texts have no vector, .*u200b.*no tokens.*; rem"):
+        embedder.encode(["the word", "\u200b", "of"])
+    with pytest.raises(ValueError, match="1 of 2 texts have no vector"):
+        embedder.encode_search(["the word"], ["\u200b", "of"])
+
+
+@pytest.mark.parametrize("precision", [Precision.BFLOAT16, Precision.INT8])
+def test_precision_of_a_cross_encoder_is_refused_rather_than_ignored(
+    precision, pair_folder, tmp_path
+):
+    CrossEncoder.load(pair_folder("bert"), num_outputs=1).save(tmp_path)
+    with pytest.raises(ValueError, match=f"cross-encoder.*{precision}; evaluate it without"):
+        load_embedder(ModelSource(ModelKind.MODEL, str(tmp_path), precision))
+    auto = ModelSource(ModelKind.MODEL, str(tmp_path), Precision.AUTO)
+    assert isinstance(load_embedder(auto), PairScorer)

@@ -25,13 +25,14 @@ from sbert_core.choices import Precision
 from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.checkpoint import read_parts
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.transfer import Download
 from sbert_core.json_record import optional
 from sbert_core.threads import background
 
 COMPARED_TEXTS = 256
 WARMING_TEXTS = 1000
 SPEED_SECONDS = 20.0
-PEAK_SECONDS = 5.0
+PEAK_SECONDS = WAITING_SECONDS = 5.0
 PEAK_SIZE = {"cuda": 8192, "cpu": 512}  # rows of the square matrices
 SAMPLE_SECONDS = 0.2
 
@@ -40,14 +41,18 @@ SAMPLE_SECONDS = 0.2
 class PrecisionReport:
     """One precision: how far vectors deviate from those of the CPU, and the speed.
 
-    share_of_peak: of the operations per second of a matrix product. share_of_time_in_batches: the
-    rest is tokenizing and waiting. utilization: as the GPU driver states it, None without one.
+    tokens_per_second_with_waits: with a wait after every batch. is_equal_with_waits: do vectors
+    have the same bits then? share_of_peak: of the operations per second of a matrix product.
+    share_of_time_in_batches: launching them and waiting for their vectors; the rest is waiting for
+    the tokenizer. utilization: as the GPU driver states it, None without one.
     """
 
     compared_texts: int
     largest_cosine_deviation: float
     peak_tflops: float
     tokens_per_second: float
+    tokens_per_second_with_waits: float
+    is_equal_with_waits: bool
     share_of_peak: float
     share_of_time_in_batches: float
     utilization: float | None
@@ -67,27 +72,69 @@ class GpuReport:
     texts: int
     float32: PrecisionReport | None = optional()
     bfloat16: PrecisionReport | None = optional()
+    float16: PrecisionReport | None = optional()
 
 
 class TimedEncoder(Encoder):
-    """Adds up the time of batches, from their start to their vectors back in memory."""
+    """Adds up the time of launching batches and of waiting for their vectors.
+
+    waits: for the vectors of a batch before it launches the next.
+    """
 
     batch_seconds = 0.0
+    waits = False
 
-    def encode_batch(
+    @property
+    def max_in_flight(self) -> int:
+        return 0 if self.waits else super().max_in_flight
+
+    def launch_batch(
         self, batch: Batch, normalize: bool = True, num_skipped: int = 0
-    ) -> Float32Array:
+    ) -> "TimedDownload":
+        with self.add_time():
+            download = super().launch_batch(batch, normalize, num_skipped)
+        return TimedDownload(download, self)
+
+    @contextlib.contextmanager
+    def add_time(self) -> Iterator[None]:
+        """Add the time of the block to that of batches."""
         start = time.perf_counter()
-        vectors = super().encode_batch(batch, normalize, num_skipped)
+        yield
         self.batch_seconds += time.perf_counter() - start
-        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class TimedDownload:
+    """A download that adds the time of the wait for it."""
+
+    download: Download
+    encoder: TimedEncoder
+
+    def wait(self) -> Float32Array:
+        """The vectors, once they have arrived."""
+        with self.encoder.add_time():
+            return self.download.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedEncoding:
+    """Texts encoded again and again. vectors: of one time. lengths: tokens, all times."""
+
+    vectors: Float32Array
+    lengths: Int64Array
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all times."""
+        return float(self.lengths.sum()) / self.seconds
 
 
 def measure_gpu(
     model: Mapping[str, bytes],
     texts: Sequence[str],
     device: str = "cuda",
-    precisions: Sequence[Precision] = (Precision.FLOAT32, Precision.BFLOAT16),
+    precisions: Sequence[Precision] = (Precision.FLOAT32, Precision.AUTO),
     seconds: float = SPEED_SECONDS,
 ) -> GpuReport:
     """Measure a device; called as a task that holds a GPU.
@@ -111,6 +158,7 @@ def measure_gpu(
         texts=len(texts),
         float32=measured.get(Precision.FLOAT32),
         bfloat16=measured.get(Precision.BFLOAT16),
+        float16=measured.get(Precision.FLOAT16),
     )
 
 
@@ -121,16 +169,18 @@ def measure_precisions(
     precisions: Sequence[Precision],
     seconds: float,
 ) -> dict[Precision, PrecisionReport]:
-    """Deviation from the CPU, speed and use of the device. folder: of the model."""
+    """Deviation from the CPU, speed and use of the device, by the format that a precision became.
+
+    folder: of the model.
+    """
     wanted = Encoder.load(folder, device="cpu").encode(list(texts[:COMPARED_TEXTS]))
-    return {
-        precision: measure_precision(
-            TimedEncoder(read_parts(folder, None), device=device, precision=precision),
-            texts,
-            wanted,
-            seconds,
-        )
+    encoders = (
+        TimedEncoder(read_parts(folder, None), device=device, precision=precision)
         for precision in precisions
+    )
+    return {
+        encoder.precision: measure_precision(encoder, texts, wanted, seconds)
+        for encoder in encoders
     }
 
 
@@ -139,30 +189,42 @@ def measure_precision(
 ) -> PrecisionReport:
     """Measure one encoder. wanted: vectors of the first texts, as the CPU computes them.
 
-    All texts are encoded again and again for `seconds`, after some to warm up.
+    All texts are encoded again and again for `seconds`, after some to warm up, and for a shorter
+    time with a wait after every batch.
     """
     deviation = largest_deviation(wanted, encoder.encode(list(texts[: len(wanted)])))
     dtype = getattr(torch, encoder.precision)
     peak = peak_flops(str(encoder.device), dtype, min(seconds, PEAK_SECONDS))
     encoder.encode(texts[:WARMING_TEXTS])
+    encoder.waits = True
+    with_waits = encode_repeatedly(encoder, texts, min(seconds, WAITING_SECONDS))
+    encoder.waits = False
     encoder.batch_seconds = 0.0
-    lengths: list[Int64Array] = []
     with sample_utilization(encoder.device) as samples:
-        start = time.perf_counter()
-        while (spent := time.perf_counter() - start) < seconds or not lengths:
-            lengths.append(encoder.encode_report(texts).distinct_lengths)
-    all_lengths = np.concatenate(lengths)
-    tokens_per_second = int(all_lengths.sum()) / spent
+        encoding = encode_repeatedly(encoder, texts, seconds)
+    flops = encoding.tokens_per_second * flops_per_token(encoder, encoding.lengths)
     return PrecisionReport(
         compared_texts=len(wanted),
         largest_cosine_deviation=deviation,
         peak_tflops=peak / 1e12,
-        tokens_per_second=tokens_per_second,
-        share_of_peak=tokens_per_second * flops_per_token(encoder, all_lengths) / peak,
-        share_of_time_in_batches=encoder.batch_seconds / spent,
+        tokens_per_second=encoding.tokens_per_second,
+        tokens_per_second_with_waits=with_waits.tokens_per_second,
+        is_equal_with_waits=np.array_equal(with_waits.vectors, encoding.vectors, equal_nan=True),
+        share_of_peak=flops / peak,
+        share_of_time_in_batches=encoder.batch_seconds / encoding.seconds,
         utilization=float(np.mean(samples)) if samples else None,
         token_budget=encoder.token_budget,
     )
+
+
+def encode_repeatedly(encoder: Encoder, texts: Sequence[str], seconds: float) -> RepeatedEncoding:
+    """Encode all texts until `seconds` have passed, at least once."""
+    lengths: list[Int64Array] = []
+    start = time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds or not lengths:
+        report = encoder.encode_report(texts)
+        lengths.append(report.distinct_lengths)
+    return RepeatedEncoding(report.vectors, np.concatenate(lengths), spent)
 
 
 def largest_deviation(wanted: Float32Array, found: Float32Array) -> float:

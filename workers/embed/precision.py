@@ -30,18 +30,19 @@ def probe_precision(config: EncoderConfig, texts: Sequence[object]) -> Precision
         return EXACT
     exact = replace(config, precision=Precision.FLOAT32).load()
     wanted, got = (config.encode(own, texts) for own in (exact, encoder))
-    lost = len(got.reasons) - len(wanted.reasons)
-    if lost > 0:
+    if lost := got.reasons.keys() - wanted.reasons.keys():
         raise ValueError(
-            f"{lost} of {len(texts)} sampled texts have no finite vector in {encoder.precision}; "
-            f"use {_wider(encoder.precision)}"
+            f"{len(lost)} of {len(texts)} sampled texts have no finite vector in "
+            f"{encoder.precision}; use {_wider(encoder.precision)}"
         )
-    cos = np.einsum("nd,nd->n", wanted.vectors, got.vectors, dtype=np.float64)
+    known = got.vectors[np.isin(got.document, wanted.document)]
+    cos = np.einsum("nd,nd->n", wanted.vectors, known, dtype=np.float64)
     return PrecisionProbe(
         precision=encoder.precision, error=float(np.clip(1 - cos.min(initial=1.0), 0, 2))
     )
 
 
-def _wider(precision: Precision) -> Precision:
-    """A format with a larger range: float16 ends at 65,504, bfloat16 where float32 does."""
-    return Precision.BFLOAT16 if precision is Precision.FLOAT16 else Precision.FLOAT32
+def _wider(precision: Precision) -> str:
+    """Formats with a larger range: float16 ends at 65,504, bfloat16 where float32 does."""
+    wider = [Precision.BFLOAT16] if precision is Precision.FLOAT16 else []
+    return " or ".join([*wider, Precision.FLOAT32])

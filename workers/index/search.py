@@ -11,6 +11,7 @@ from sbert_core.arrays import BoolArray, Float32Array
 from sbert_core.choices import Precision
 from sbert_core.data_file import ListedFile
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.result import require_vectors
 from sbert_core.index.filter import row_mask
 from sbert_core.index.hits import NO_ROW, empty_hits
 from sbert_core.index.kinds import IndexKind
@@ -44,9 +45,13 @@ class ShardHits:
 
 
 def encode_queries(model: str, dim: int, precision: Precision, texts: list[str]) -> Float32Array:
-    """Unit vectors of queries, with the model's query prompt. dim: components to keep."""
+    """Unit vectors of queries, with the model's query prompt. dim: components to keep.
+
+    ValueError for a query that has none.
+    """
     encoder = Encoder.load(model, precision=precision, truncate_dim=dim, threads=1)
-    return encoder.encode(texts, prompt=encoder.query_prompt)
+    encoded = encoder.encode_report(texts, prompt=encoder.query_prompt)
+    return require_vectors(encoded, texts)
 
 
 def search_shard(

@@ -171,7 +171,7 @@ def test_another_model_or_dtype_is_refused_with_both_named(
         assert caught.value.what == "vectors"
         assert caught.value.theirs.value != caught.value.mine.value
         keys.append(caught.value.key)
-    assert keys == ["space", "dtype", "recipe"]
+    assert keys == ["space", "dtype", "max_length"]
     assert published_bytes(out) == before
 
 

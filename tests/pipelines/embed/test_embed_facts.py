@@ -15,6 +15,7 @@ from support.embedding import (
     vectors_of,
     write_corpus,
 )
+from support.static_models import write_static_model
 
 from pipelines.artifacts.reader import Artifact
 from sbert_core.encoder.encoder import Encoder
@@ -48,6 +49,18 @@ def true_error(out, texts_by_id, model) -> float:
     stored = vectors_of(table).astype(np.float64) * (scale or 1.0)
     cos = (stored * exact.astype(np.float64)).sum(1) / np.linalg.norm(stored, axis=1)
     return float(1 - cos.min())
+
+
+def test_static_model_makes_the_vectors_of_its_encoder(options, tmp_path):
+    model = write_static_model(tmp_path / "model")
+    texts = sentences(40)
+    write_corpus(tmp_path / "in", {"a.parquet": rows_of([*texts, "\u200b"])})
+    report = embed(tmp_path / "in", tmp_path / "out", **options | {"model": model})
+    assert (report.embedded, report.quarantined) == (41, 1)
+    np.testing.assert_array_equal(
+        vectors_of(table_of(tmp_path / "out")), Encoder.load(model).encode(texts)
+    )
+    assert spec_of(tmp_path / "out")["batch_invariant"] is True
 
 
 def test_float16_update_has_the_bytes_of_a_run_from_scratch(options, tmp_path):

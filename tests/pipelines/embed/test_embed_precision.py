@@ -50,10 +50,25 @@ def test_int8_vectors_are_those_of_the_encoder_and_an_update_equals_a_fresh_run(
     manifest = Artifact.vectors(str(out)).manifest
     assert (manifest.settings.precision, manifest.settings.batch_invariant) == ("int8", True)
     write_corpus(corpus, {"b.parquet": rows_of(texts[40:], 1000)})
-    assert embed(corpus, out, **options, precision="int8").embedded == 20
+    update = embed(corpus, out, **options, precision="int8")
+    assert update.embedded == 20
+    assert update.precision_error >= first.precision_error
     assert not embed(corpus, out, **options, precision="int8").is_new
     embed(corpus, tmp_path / "fresh", **options, precision="int8")
     assert data_of(out) == data_of(tmp_path / "fresh")
+
+
+def test_error_of_an_update_covers_the_vectors_it_keeps(options, tmp_path):
+    texts = sentences(41)
+    narrow, exact = (
+        Encoder.load(options["model"], precision=own).encode(texts) for own in ("int8", "float32")
+    )
+    *rough, finest = np.argsort((narrow * exact).sum(1))  # the largest error first
+    corpus, out = tmp_path / "in", tmp_path / "out"
+    write_corpus(corpus, {"a.parquet": rows_of([texts[row] for row in rough])})
+    first = embed(corpus, out, **options, precision="int8")
+    write_corpus(corpus, {"b.parquet": rows_of([texts[finest]], 1000)})
+    assert embed(corpus, out, **options, precision="int8").precision_error == first.precision_error
 
 
 def data_of(out) -> dict[str, str]:
@@ -69,7 +84,8 @@ def test_auto_is_recorded_and_another_format_is_refused(options, tmp_path):
     for other in ("float32", "int8"):
         with pytest.raises(MixedRecipes) as caught:
             embed(corpus, out, **options, precision=other)
-        assert caught.value.key == "recipe"
+        found = caught.value
+        assert (found.key, found.theirs.value, found.mine.value) == ("precision", "auto", other)
     (out / "_manifest.json").write_text(  # as if a worker with a GPU had made them
         (out / "_manifest.json")
         .read_text()
@@ -99,7 +115,7 @@ def test_format_that_workers_lack_is_refused_in_one_line(options, tmp_path):
     )
     with pytest.raises(ValueError, match="float32, bfloat16, int8"):
         run_embed(spec)
-    assert not (tmp_path / "out" / "_manifest.json").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_join_of_two_formats_refuses_what_they_cannot_tell_apart(options, tmp_path):

@@ -16,13 +16,15 @@ from workers.doctor.gpu import flops_per_token, largest_deviation, measure_gpu, 
 @pytest.mark.slow
 def test_measure_gpu_on_a_cpu_finds_no_deviation_and_a_speed(bert_folder, texts):
     report = measure_gpu(
-        read_model_files(bert_folder), texts, "cpu", (Precision.FLOAT32,), seconds=0.3
+        read_model_files(bert_folder), texts, "cpu", (Precision.AUTO,), seconds=0.3
     )
     own = report.float32
     assert (report.device, report.texts, report.bfloat16) == ("cpu", len(texts), None)
     assert own.compared_texts == len(texts)
     assert 0 <= own.largest_cosine_deviation < 1e-6
     assert own.tokens_per_second > 100
+    assert own.tokens_per_second_with_waits > 100
+    assert own.is_equal_with_waits
     assert own.share_of_peak > 0
     assert own.share_of_time_in_batches > 0
     assert own.utilization is None

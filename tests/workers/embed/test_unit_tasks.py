@@ -1,6 +1,9 @@
 """Scan, actor and fill of `sbert embed` as plain calls, against an encoder and a dictionary."""
 
 import errno
+import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from itertools import chain
 
@@ -298,3 +301,35 @@ def test_actor_refuses_a_model_of_another_recipe(make_job, encoder, plain_encode
     _, job = make_job({"a.parquet": ["one"]})
     with pytest.raises(ValueError):
         UnitEmbedder(job, config_of(encoder, plain_encoder_folder("roberta")), "run")
+
+
+def test_actor_gives_the_tokenizer_as_many_threads_as_it_has_cores(
+    make_job, encoder, bert_folder, ray_kv, monkeypatch
+):
+    _, job = make_job({"a.parquet": ["one"]})
+    monkeypatch.setenv("RAYON_NUM_THREADS", "8")
+    UnitEmbedder(job, config_of(encoder, bert_folder), "run")
+    assert os.environ["RAYON_NUM_THREADS"] == "8", "set by the user"
+    monkeypatch.delenv("RAYON_NUM_THREADS")
+    UnitEmbedder(job, replace(config_of(encoder, bert_folder), threads=3), "run")
+    assert os.environ["RAYON_NUM_THREADS"] == "3"
+
+
+@pytest.mark.slow
+def test_tokenizer_takes_the_threads_that_were_set_after_its_import(bert_folder):
+    code = """if True:
+        import os, sys
+        from sbert_core.encoder.encoder import Encoder
+
+        encoder = Encoder.load(sys.argv[1])
+        os.environ["RAYON_NUM_THREADS"] = "5"
+        before = len(os.listdir("/proc/self/task"))
+        encoder.tokenize(["the hot word"] * 1000)
+        print(len(os.listdir("/proc/self/task")) - before)
+    """
+    environment = {name: own for name, own in os.environ.items() if name != "RAYON_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(bert_folder)],
+        env=environment, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip() == "5"

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sbert_core.choices import Precision
 from sbert_core.errors import TransientError
 from sbert_core.index.hits import exact_search
 from sbert_core.index.kinds import IndexKind
@@ -14,7 +15,7 @@ from sbert_core.vectors.row_ranges import RowRange
 from workers.index.build import DEPTH, build_shard, train_index
 from workers.index.job import IndexJob, RecallQueries, read_vectors
 from workers.index.measure import exact_cosines, measure_shard, merge_cosines
-from workers.index.search import SearchJob, search_shard
+from workers.index.search import SearchJob, encode_queries, search_shard
 from workers.index.shard import open_shard
 
 DIM, ROWS = 16, 300
@@ -158,3 +159,8 @@ def test_open_shard_with_a_changed_or_missing_file_is_refused(corpus, tmp_path):
                 open_shard(job.storage, job.kind, DIM, files, tmp_path)
             path.write_bytes(good)
     assert open_shard(job.storage, job.kind, DIM, files, tmp_path).num_live == 2 * ROWS
+
+
+def test_query_without_a_vector_is_quoted_with_the_reason(bert_folder):
+    with pytest.raises(ValueError, match=r"1 of 2 texts have no vector, .*u200b.*no tokens"):
+        encode_queries(str(bert_folder), 32, Precision.FLOAT32, ["the word", "\u200b"])
