@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 TEXTS ?=
+STS ?=
+CORPUS ?=
 # Tests of jobs mostly wait for processes to start, so two files run at a time. The file is the
 # unit: its tests share a connection to Ray and what its fixtures made. A process that dies ends the
 # run: started again, it would have its files waited for in vain.
@@ -13,7 +15,7 @@ TWO := -n 2 --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check reference chaos soak wheel clean peers browser
-.PHONY: bench bench-peers bench-embed bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
+.PHONY: bench bench-peers bench-embed bench-feed bench-static bench-families bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,13 +64,24 @@ peers: $(STAMP)
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check \
 	  -c constraints.txt -e '.[demo,dev]' onnx onnxruntime openvino accelerate datasets \
-	  semhash datasketch
+	  nncf torchao semhash datasketch
 
-bench-peers: peers  ## the same with ONNX Runtime and OpenVINO, in an environment of its own
+bench-peers: peers  ## the same with ONNX Runtime and OpenVINO; STS=folder CORPUS=file for number formats
 	$(PEERS)/bin/python tests/bench/encode.py $(if $(TEXTS),--texts $(TEXTS))
+	$(if $(STS),$(PEERS)/bin/python tests/bench/formats.py --sts $(STS) \
+	  $(if $(CORPUS),--corpus $(CORPUS)) $(if $(TEXTS),--texts $(TEXTS)))
 
 bench-embed: $(STAMP)  ## the embed job against the encoder alone and a pipeline written by hand
 	$(BIN)/python tests/bench/embed.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-feed: $(STAMP)  ## CPU time around a forward pass that costs nothing; TEXTS=file.parquet
+	$(BIN)/python tests/bench/feed.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-static: $(STAMP)  ## a static model against its bare tokenizer; FOLDER=model
+	$(BIN)/python tests/bench/static.py $(FOLDER) $(if $(TEXTS),--texts $(TEXTS))
+
+bench-families: $(STAMP)  ## model families: layout, exactness, loss of each number format
+	$(BIN)/python tests/bench/families.py
 
 bench-train: peers  ## fine-tuning against sentence-transformers' trainer; PAIRS=scored.parquet
 	$(PEERS)/bin/python tests/bench/train.py --pairs $(PAIRS)

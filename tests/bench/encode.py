@@ -11,6 +11,7 @@ import json
 import math
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,23 +22,21 @@ import numpy as np
 import peers
 import pyarrow.parquet as pq
 import torch
-from transformers.utils import logging as hf_logging
+from peer_graphs import Graphs
 
 from pipelines.artifacts.models import resolve_demo
 from sbert_core.corpus.docstrings import collect_docstrings, library_folders
 from sbert_core.encoder.encoder import Encoder
 
-BATCH_SIZES = (8, 16, 32, 64, 128)
 DEFAULT_BATCH_SIZE = 32
 LIMIT_ROWS = (512, 1024, 2048)
 
 
 def main() -> None:
     options = parsed_options()
-    hf_logging.disable_progress_bar()
-    hf_logging.set_verbosity_error()
     model = Path(resolve_demo(options.model))
     encoder = Encoder.load(model)
+    peers.silence_libraries()
     texts = sample(options)
     lengths = encoder.encode_report(texts).num_tokens
     num_tokens = int(lengths.sum())
@@ -98,15 +97,18 @@ def chosen_contenders(
 ) -> dict[str, Callable]:
     """Ours, each installed peer at its best batch size, and the bare matrix products."""
     contenders: dict[str, Callable] = {"sbert-mill": encoder.encode}
-    default = peers.sentence_transformers(model, DEFAULT_BATCH_SIZE)
-    contenders[f"sentence-transformers, batch {DEFAULT_BATCH_SIZE} (default)"] = default
-    found = [("sentence-transformers", peers.sentence_transformers)]
+    theirs = peers.sentence_transformers(model)
+    contenders[f"sentence-transformers, batch {DEFAULT_BATCH_SIZE} (default)"] = theirs[
+        DEFAULT_BATCH_SIZE
+    ]
+    found = {"sentence-transformers": theirs}
+    graphs = Graphs(model=model, folder=Path(tempfile.mkdtemp(prefix="bench-onnx-")))
     if importlib.util.find_spec("onnxruntime"):
-        found.append(("ONNX Runtime", peers.onnx_runtime))
+        found["ONNX Runtime"] = peers.onnx_runtime(model, graphs.float32())
     if importlib.util.find_spec("openvino"):
-        found.append(("OpenVINO", peers.openvino))
-    for name, make in found:
-        size, embed = fastest({size: make(model, size) for size in BATCH_SIZES}, texts)
+        found["OpenVINO"] = peers.openvino(model, graphs.float32())
+    for name, runs in found.items():
+        size, embed = fastest(runs, texts)
         contenders[f"{name}, batch {size} (its best)"] = embed
     plain = {rows: peers.matmul_limit(model, num_tokens, rows, 1) for rows in LIMIT_ROWS}
     rows, limit = fastest(plain, texts)
