@@ -42,8 +42,8 @@ class Backbone(Protocol):
         """May several threads compute blocks at once?"""
         ...
 
-    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Text numbers of each batch of at most `budget` tokens."""
+    def batches(self, lengths: np.ndarray, budget: int, num_parallel: int) -> list[np.ndarray]:
+        """Text numbers of batches of at most `budget` tokens, `num_parallel` of them at once."""
         ...
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
@@ -64,8 +64,11 @@ class PaddedBackbone:
         """May several threads compute blocks at once?"""
         return is_reentrant(self.model)
 
-    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Text numbers of each batch of at most `budget` tokens, padding included."""
+    def batches(self, lengths: np.ndarray, budget: int, num_parallel: int) -> list[np.ndarray]:
+        """Text numbers of batches of at most `budget` tokens, padding included.
+
+        The same for any `num_parallel`: the last bits of a vector depend on its batch.
+        """
         return padded_batches(lengths, budget)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:

@@ -55,6 +55,7 @@ from sbert_core.encoder.static_model import StaticModel, static_precision
 from sbert_core.encoder.tokenizer import TextTokenizer, TokenSpans, TokenTable
 from sbert_core.encoder.transfer import Download, choose_downloader
 from sbert_core.encoder.untrusted import wrap_load_errors
+from sbert_core.freed_memory import keep_some_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class Encoder:
         if threads is not None:
             self.threads = require_positive("threads", threads)
         self._downloader = choose_downloader(self.device)
+        if self.device.type == "cpu":
+            keep_some_freed_memory()
         self._tunes_budget = token_budget == AUTO
         self.token_budget = default_budget(self.device, self.precision, self.threads)
         if token_budget is not None and not self._tunes_budget:
@@ -361,7 +364,7 @@ class Encoder:
 
     def plan_batches(self, lengths: np.ndarray) -> list[np.ndarray]:
         """Text numbers of each batch under the present token budget."""
-        return self._backbone.batches(lengths, self.token_budget)
+        return self._backbone.batches(lengths, self.token_budget, self.num_parallel)
 
     def tokenize(self, texts: list[str]) -> TokenTable:
         """Token ids of valid texts."""

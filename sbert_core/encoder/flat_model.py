@@ -86,9 +86,9 @@ class FlatBackbone:
             for layer in model.get_submodule(names.layers).children()
         ]
 
-    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Text numbers of each batch of at most `budget` tokens."""
-        return flat_batches(lengths, budget)
+    def batches(self, lengths: np.ndarray, budget: int, num_parallel: int) -> list[np.ndarray]:
+        """Text numbers of batches of at most `budget` tokens, `num_parallel` of them at once."""
+        return flat_batches(lengths, budget, num_parallel)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
         """States (N, L, D) of each group; texts are not padded, the batch gets a few tokens."""

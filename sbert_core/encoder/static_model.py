@@ -79,9 +79,9 @@ class StaticBackbone:
     def __init__(self, model: StaticModel) -> None:
         self.model = model
 
-    def batches(self, lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Text numbers of each batch of about `budget` tokens, or many more."""
-        return flat_batches(lengths, max(budget, TOKENS_PER_BATCH))
+    def batches(self, lengths: np.ndarray, budget: int, num_parallel: int) -> list[np.ndarray]:
+        """Text numbers of batches of at most `budget` tokens, or many more."""
+        return flat_batches(lengths, max(budget, TOKENS_PER_BATCH), num_parallel)
 
     def blocks(self, batch: Batch) -> Iterator[tuple[Group, Tensor]]:
         """Embeddings (N, L, D) of each group."""

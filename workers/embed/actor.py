@@ -18,10 +18,11 @@ from sbert_core.corpus.units import Unit
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
 from sbert_core.encoder.encode import Progress
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.freed_memory import keep_freed_memory, return_freed_memory
 from sbert_core.vectors.block import VectorBlock, write_block
 from sbert_core.vectors.quantize import quantize
 from workers.common.errors import errors_as_rows
-from workers.common.memory import keep_freed_memory, peak_private_bytes, return_freed_memory
+from workers.common.memory import peak_private_bytes
 from workers.common.model_cache import fetch_model
 from workers.common.progress_board import ProgressBoard, count_load_crashes
 from workers.embed.isolate import encode_excluding_crashers
@@ -87,13 +88,13 @@ class UnitEmbedder:
         self.job = job
         self.config = config
         self.board = ProgressBoard(board)
-        keep_freed_memory()
         # Else a tokenizer takes all cores of a node, beside the actors that have them.
         os.environ.setdefault("RAYON_NUM_THREADS", str(config.threads))
         self.model_turn = threading.Lock()
         with count_load_crashes(board) as self.num_load_crashes:
             if self.num_load_crashes < MAX_CRASHES:
                 self.encoder = config.load()
+        keep_freed_memory()
 
     @errors_as_rows
     def __call__(self, batch: pa.Table) -> pa.Table:

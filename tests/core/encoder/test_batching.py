@@ -18,13 +18,27 @@ def test_batches_hold_every_text_once_longest_first(cut, case):
 
 
 @given(lengths_and_budget)
-def test_flat_batches_fit_the_budget_and_could_not_take_one_more(case):
+def test_flat_batches_fit_the_budget(case):
     lengths, budget = np.array(case[0], dtype=np.int64), case[1]
-    batches = flat_batches(lengths, budget)
-    for batch in batches:
+    for batch in flat_batches(lengths, budget, num_parallel=3):
         assert len(batch) == 1 or lengths[batch].sum() <= budget
-    for batch, following in zip(batches, batches[1:], strict=False):
-        assert lengths[batch].sum() + lengths[following[0]] > budget
+
+
+@given(st.integers(1, 40), st.integers(1, 20_000), st.integers(300, 3000), st.integers(1, 7))
+def test_flat_batches_have_about_equal_tokens(length, num_tokens, budget, num_parallel):
+    lengths = np.full(num_tokens // length + 1, length)
+    batches = flat_batches(lengths, budget, num_parallel)
+    tokens = [int(lengths[batch].sum()) for batch in batches]
+    assert max(tokens) - min(tokens) <= 2 * length
+    least = -(-len(lengths) // max(1, budget // length))
+    assert least <= len(batches) <= least + num_parallel
+    if lengths.sum() >= 256 * (least + num_parallel):
+        assert len(batches) % num_parallel == 0
+
+
+def test_flat_batches_of_few_tokens_are_not_cut_for_all_workers():
+    assert [len(batch) for batch in flat_batches(np.full(60, 10), 2048, 8)] == [30, 30]
+    assert [len(batch) for batch in flat_batches(np.full(20, 10), 2048, 8)] == [20]
 
 
 @given(lengths_and_budget)

@@ -34,7 +34,8 @@ def int8_reference(x, weight, bias, low, high):
     """Rounded rows times rounded columns, in float64."""
     middle, half = (low + high) / 2, (high - low) / 2
     widths = np.sqrt(half / np.abs(weight).max(0))
-    size = (half / widths).max() / 127
+    size = (half / widths).max() / 126.5
+    middle = np.round(middle / (widths * size)) * (widths * size)
     rows = np.clip(np.round((x - middle) / (widths * size)), -128, 127)
     return (rows * size) @ rounded_columns(weight * widths).T + weight @ middle + bias
 

@@ -34,7 +34,7 @@ class DeviceEncoder:
         self.fails = False
 
     def plan_batches(self, lengths):
-        return self.encoder._backbone.batches(lengths, self.token_budget)
+        return self.encoder._backbone.batches(lengths, self.token_budget, 1)
 
     def launch_batch(self, batch, normalize, num_skipped):
         if batch.num_tokens > self.capacity:
