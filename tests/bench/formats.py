@@ -18,9 +18,11 @@ and measured again only if the model, the texts, our code or the version of a li
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import platform
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +51,11 @@ NUM_TRIAL_TEXTS = 400
 
 def main() -> None:
     options = parsed_options()
-    model = Path(resolve_demo(options.model))
     judged = judged_texts(options)
-    calibration = calibration_texts(options.sts, set(judged.texts))
-    graphs = Graphs(model=model, folder=options.out, calibration=calibration).in_own_folder()
-    contenders = [
-        one
-        for one in make_contenders(graphs)
-        if one.is_ours or not any(word in one.name for word in options.without)
-    ]
+    contenders = chosen_contenders(options, judged)
     cells = Cells(options.out)
     speed_texts = sample(options)
-    num_tokens = peers.count_tokens(model, speed_texts)
+    num_tokens = peers.count_tokens(Path(resolve_demo(options.model)), speed_texts)
     threads = torch.get_num_threads()
     print(
         f"{len(speed_texts)} distinct texts, {num_tokens:,} tokens; {threads} threads, "
@@ -69,10 +64,8 @@ def main() -> None:
     )
     ways = {one.name: fastest_way(cells, one, speed_texts) for one in contenders}
     rounds = list(measure_rounds(cells, contenders, ways, speed_texts, options.rounds))
-    reference = encode_reference(cells, contenders[0], judged)
     quality = {
-        one.name: measure_quality(cells, one, ways[one.name], judged, reference)
-        for one in contenders
+        one.name: load_quality(cells, one, ways[one.name], judged, options) for one in contenders
     }
     rows = [
         Row(
@@ -110,6 +103,18 @@ def parsed_options() -> argparse.Namespace:
     if missing:
         parser.error(f"{options.sts} has no {', '.join(f'{name}.parquet' for name in missing)}")
     return options
+
+
+def chosen_contenders(options: argparse.Namespace, judged: "JudgedTexts") -> list[Contender]:
+    """Ours, and the peers that were not left out."""
+    calibration = calibration_texts(options.sts, set(judged.texts))
+    model = Path(resolve_demo(options.model))
+    graphs = Graphs(model=model, folder=options.out, calibration=calibration).in_own_folder()
+    return [
+        one
+        for one in make_contenders(graphs)
+        if one.is_ours or not any(word in one.name for word in options.without)
+    ]
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -199,34 +204,46 @@ def encode_reference(cells: Cells, float32: Contender, judged: JudgedTexts) -> n
     )
 
 
-def measure_quality(
-    cells: Cells, contender: Contender, way: str, judged: JudgedTexts, reference: np.ndarray
+def load_quality(
+    cells: Cells, contender: Contender, way: str, judged: JudgedTexts, options: argparse.Namespace
 ) -> dict:
     """Spearman x 100 on each set, and the least cosine with our float32 vectors.
 
-    Peers' cells do not depend on our code, since our float32 vectors are not to change.
+    Measured in a process of its own: libraries keep a kernel for every shape they meet, and the
+    judged texts have so many that all contenders in one process took 20 GB. Peers' cells do not
+    depend on our code, since our float32 vectors are not to change.
     """
 
     def measure() -> dict:
-        vectors = contender.runs[way](judged.texts)
-        cos = cosines(vectors, reference)
-        sides = [*judged.left.values(), *judged.right.values()]
-        least = {"sets": min(float(cos[rows].min()) for rows in sides)}
-        if judged.corpus:
-            least["corpus"] = float(cos[judged.corpus].min())
-        scores = {
-            name: spearman(
-                cosines(vectors[judged.left[name]], vectors[judged.right[name]]),
-                np.array(judged.score[name]),
-            )
-            for name in SETS
-        }
-        return {"scores": scores, "least_cos": least}
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
+            return process.submit(measure_quality, options, contender.name, way).result()
 
     identity = {**contender.identity, **judged.identity(), "way": way}
     result = cells.load_or_measure(f"{contender.slug}-quality", identity, measure)
     print(f"{contender.name}: quality measured", flush=True)
     return result
+
+
+def measure_quality(options: argparse.Namespace, name: str, way: str) -> dict:
+    """The same, unconditionally."""
+    judged = judged_texts(options)
+    contenders = chosen_contenders(options, judged)
+    reference = encode_reference(Cells(options.out), contenders[0], judged)
+    vectors = next(one for one in contenders if one.name == name).runs[way](judged.texts)
+    cos = cosines(vectors, reference)
+    sides = [*judged.left.values(), *judged.right.values()]
+    least = {"sets": min(float(cos[rows].min()) for rows in sides)}
+    if judged.corpus:
+        least["corpus"] = float(cos[judged.corpus].min())
+    scores = {
+        name: spearman(
+            cosines(vectors[judged.left[name]], vectors[judged.right[name]]),
+            np.array(judged.score[name]),
+        )
+        for name in SETS
+    }
+    return {"scores": scores, "least_cos": least}
 
 
 def measure_rounds(
