@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import ray
 from ray.data import ActorPoolStrategy, DataContext, Dataset
 
+from pipelines.embed.find_owners import OwnerSearch, by_band, lend
 from pipelines.embed.model import ResolvedModel
-from pipelines.embed.plan_record import Plan, ScanCounts
+from pipelines.embed.plan_record import ScanCounts
 from pipelines.embed.spec import EmbedSpec
 from pipelines.embed.staging import StageCall
 from pipelines.runtime.capacity import wait_for_capacity
@@ -26,23 +26,20 @@ from pipelines.runtime.session import is_embedded, job_session
 from pipelines.runtime.shutdown import raise_if_requested
 from pipelines.runtime.tasks import as_they_come, in_order, unwrap_errors
 from pipelines.runtime.watchdog import terminate_if_stalled
-from sbert_core.corpus.errors import CorruptFile, RepeatedId
+from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.formats import ConvertedFile
-from sbert_core.corpus.reader import CorpusReader
 from sbert_core.corpus.units import Unit
-from sbert_core.storage import Storage, storage_at
+from sbert_core.storage import Storage
 from workers.common.errors import raise_error_rows
 from workers.embed.actor import EncoderConfig, UnitEmbedder
-from workers.embed.fill import fill_unit
+from workers.embed.fill import FilledUnit, fill_units
 from workers.embed.precision import PrecisionProbe, probe_precision
 from workers.embed.records import UnitResult
-from workers.embed.scan import PartitionOwners, Shuffle, assign_owners, scan_source, scan_units
 from workers.embed.staging import stage_file
 from workers.embed.unit_job import UnitJob
 
 log = logging.getLogger(__name__)
 
-SCAN_ROWS = 1_000_000
 # Ray Data retries a unit without limit; the workers count crashes and give up themselves.
 # This limits actors whose constructor raises.
 MAX_START_DEATHS = 5
@@ -76,56 +73,10 @@ class EmbedExecutor(contextlib.ExitStack):
         self._connect()
         return in_order(stage_file, calls)
 
-    def scan(
-        self,
-        plan: Plan,
-        reader: CorpusReader,
-        shuffle: Shuffle,
-        out: str,
-    ) -> ScanCounts:
-        """Hash all texts and ids, and assign the owner of each vector.
-
-        out: URI of the output, which holds the parts of earlier runs. RepeatedId for an id that
-        occurs twice.
-        """
+    def scan(self, search: OwnerSearch) -> ScanCounts:
+        """Hash all texts and ids, and assign the owner of each vector."""
         self._connect()
-        spans = _spans(plan.new_units)
-        total = sum(unit.num_rows for span in spans for unit in span)
-        counts = []
-        with progress("scan", total) as advance:
-            calls = [(reader, span, shuffle) for span in spans]
-            for _, found in as_they_come(scan_units, calls):
-                counts += found
-                advance(sum(count.num_rows for count in found), 0)
-        names = [span[0].name for span in spans]
-        linked = {link.data.path: (number, link) for number, link in plan.links.items()}
-        sources = []
-        for number, (name, _) in enumerate(plan.sources, start=len(plan.units)):
-            unit, link = linked.get(name, (None, None))
-            bad = link.quarantine.path if link is not None and link.quarantine else None
-            sources.append((out, name, number, unit, bad, shuffle))
-        in_order(scan_source, sources)
-        names += [f"source-{source[2]:06d}" for source in sources]
-        partitions: list[PartitionOwners] = in_order(
-            assign_owners,
-            [(shuffle, names, p, len(plan.units)) for p in range(shuffle.num_partitions)],
-        )
-        _refuse_repeated_ids(plan, reader, partitions)
-        own_rows = sum((s.own_rows for s in partitions), np.zeros(len(plan.units), np.int64))
-        own_chars = sum((s.own_chars for s in partitions), np.zeros(len(plan.units), np.int64))
-        if not shuffle.with_texts:  # each unit finds its own repeats; all may be its own
-            for count in counts:
-                own_rows[count.unit], own_chars[count.unit] = count.num_valid, count.num_chars
-        storage_at(shuffle.place).delete([f"{shuffle.folder}/{kind}" for kind in ("texts", "ids")])
-        return ScanCounts(
-            rows_in={count.unit: count.num_rows for count in counts},
-            own_rows={n: int(rows) for n, rows in enumerate(own_rows)},
-            own_chars={n: int(chars) for n, chars in enumerate(own_chars)},
-            num_valid=sum(count.num_valid for count in counts),
-            num_chars=sum(count.num_chars for count in counts),
-            num_distinct=sum(s.num_distinct for s in partitions),
-            num_reused=sum(s.num_reused for s in partitions),
-        )
+        return search.run()
 
     # -- the model -------------------------------------------------------------------------------
 
@@ -225,12 +176,15 @@ class EmbedExecutor(contextlib.ExitStack):
     def _progress(self) -> tuple[int, int]:
         return self.num_done, self.speeds.tokens
 
-    def fill(self, units: list[Unit], job: UnitJob, dim: int) -> None:
+    def fill(self, units: Sequence[Unit], job: UnitJob, dim: int) -> Iterator[FilledUnit]:
         """Pass 2: write the parts of units that use vectors of others, in tasks without a model."""
         self._connect()
+        lend(job, dim)
         with progress("fill", sum(unit.num_rows for unit in units)) as advance:
-            for number, _ in as_they_come(fill_unit, [(job, dim, unit) for unit in units]):
-                advance(units[number].num_rows, 0)
+            calls = [(dim, band, own) for band, own in by_band(job.scanned, units).items()]
+            for _, filled in as_they_come(fill_units, calls, shared=(job,)):
+                advance(sum(unit.commit.num_rows for unit in filled), 0)
+                yield from filled
 
     def _gpus_per_actor(self) -> float:
         if self.spec.gpus_per_actor is not None:
@@ -244,39 +198,6 @@ class EmbedExecutor(contextlib.ExitStack):
         if num_gpus:
             return max(1, int(found.get("GPU", 0) / num_gpus))
         return max(1, int(found["CPU"] - 1) // self.spec.cpus_per_actor)
-
-
-def _spans(units: list[Unit]) -> list[list[Unit]]:
-    """Consecutive units of one file, up to SCAN_ROWS rows: each row group is decoded once."""
-    spans: list[list[Unit]] = []
-    for unit in units:
-        last = spans[-1] if spans else []
-        fits = sum(u.num_rows for u in last) + unit.num_rows <= SCAN_ROWS
-        if last and last[-1].path == unit.path and fits:
-            last.append(unit)
-        else:
-            spans.append([unit])
-    return spans
-
-
-def _refuse_repeated_ids(
-    plan: Plan, reader: CorpusReader, partitions: list[PartitionOwners]
-) -> None:
-    repeated = next((s.repeated_ids for s in partitions if s.repeated_ids), None)
-    if repeated is None:
-        return
-    found: str | int | None = None
-    places: list[tuple[str, int | None]] = []
-    for number, row in repeated:
-        unit = plan.units[number]
-        if number in plan.links:
-            places.append((unit.path, None))
-            continue
-        rows = reader.read(unit.path, unit.first_row + row, 1)
-        places.append((unit.path, unit.first_row + row))
-        if found is None and rows.ids is not None:
-            found = rows.ids[0].as_py()
-    raise RepeatedId(found, tuple(places))
 
 
 def _units_dataset(units: list[Unit]) -> Dataset:

@@ -19,18 +19,19 @@ from pipelines.artifacts.writer import Writer
 from pipelines.embed.estimate import EmbedEstimate, estimate_embed
 from pipelines.embed.executor import EmbedExecutor
 from pipelines.embed.identity import EmbedIdentity, compute_generation
-from pipelines.embed.manifest import build_manifest, read_commits
+from pipelines.embed.manifest import build_manifest
 from pipelines.embed.model import ResolvedModel, load_model
 from pipelines.embed.report import EmbedReport, EmbedWork
 from pipelines.embed.scan import ScanResult, load_or_scan, scan_corpus
 from pipelines.embed.spec import EmbedSpec
+from pipelines.embed.unit_log import UnitLog
 from pipelines.runtime.stage import ArtifactStage, Made, run_stage
 from pipelines.runtime.timing import StageTimer
 from sbert_core.corpus.errors import ChangedFile
 from sbert_core.corpus.files import Corpus, find_corpus, refuse_overlap
 from sbert_core.corpus.published import DATA
 from sbert_core.storage import storage_at
-from workers.embed.records import UnitResult, read_stats
+from workers.embed.records import UnitResult
 from workers.embed.unit_job import UnitJob
 
 
@@ -85,17 +86,18 @@ class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, E
             with timer.phase("plan"):
                 scan = load_or_scan(source, executor)
             job = scan.job()
+            log = UnitLog.read(job)
             try:
-                encoded = _embed(scan, job, executor, timer)
-                _fill(scan, job, executor, timer)
+                encoded = _embed(scan, job, log, executor, timer)
+                _fill(scan, job, log, executor, timer)
             except KeyboardInterrupt:
                 raise PartialWork(_saved(scan, job, "stopped")) from None
             except OSError as error:
                 raise PartialWork(_saved(scan, job, f"{error.strerror or error}")) from error
         with timer.phase("manifest"):
-            manifest = build_manifest(scan, job)
+            manifest = build_manifest(scan, job, log)
         work = EmbedWork(
-            stats=read_stats(job.storage, job.work),
+            stats=list(log.stats.values()),
             encoded=encoded,
             num_actors=executor.num_actors,
             speeds=executor.speeds.points(),
@@ -116,16 +118,16 @@ class EmbedStage(ArtifactStage[VectorsSettings, VectorsInputs, VectorsMetrics, E
 
 
 def _embed(
-    scan: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer
+    scan: ScanResult, job: UnitJob, log: UnitLog, executor: EmbedExecutor, timer: StageTimer
 ) -> list[UnitResult]:
     """Pass 1: encode what each unit owns. Units without anything to encode wait for pass 2."""
     source, counts = scan.identity, scan.counts
-    done = read_commits(job)
-    stashed = {stat.name.rpartition("/")[2] for stat in job.storage.list(f"{job.work}/stash")}
     todo = [
         unit
         for unit in scan.plan.new_units
-        if counts.own_rows[unit.number] and unit.number not in done and unit.name not in stashed
+        if counts.own_rows[unit.number]
+        and unit.number not in log.commits
+        and unit.name not in log.stashed
     ]
     if not todo:
         return []
@@ -137,16 +139,21 @@ def _embed(
     place = executor.place_model(source.model, job.storage, source.work)
     config = source.model.config(place, scan.precision.precision)
     with timer.phase("embed"):
-        return executor.embed(todo, num_rows, num_tokens, job, config)
+        results = executor.embed(todo, num_rows, num_tokens, job, config)
+    for result in results:
+        log.add_encoded(result)
+    return results
 
 
-def _fill(scan: ScanResult, job: UnitJob, executor: EmbedExecutor, timer: StageTimer) -> None:
+def _fill(
+    scan: ScanResult, job: UnitJob, log: UnitLog, executor: EmbedExecutor, timer: StageTimer
+) -> None:
     """Pass 2: commit the units that borrow."""
-    done = read_commits(job)
-    todo = [unit for unit in scan.plan.new_units if unit.number not in done]
+    todo = [unit for unit in scan.plan.new_units if unit.number not in log.commits]
     if todo:
         with timer.phase("fill"):
-            executor.fill(todo, job, scan.identity.model.dim)
+            for filled in executor.fill(todo, job, scan.identity.model.dim):
+                log.add_filled(filled)
 
 
 def _refuse_changed_corpus(source: EmbedIdentity) -> None:
@@ -164,5 +171,5 @@ def _refuse_changed_corpus(source: EmbedIdentity) -> None:
 
 
 def _saved(scan: ScanResult, job: UnitJob, why: str) -> str:
-    done, total = len(read_commits(job)), len(scan.plan.new_units)
+    done, total = len(UnitLog.read(job).commits), len(scan.plan.new_units)
     return f"{why}; {done} of {total} units are saved, the same command goes on from there"

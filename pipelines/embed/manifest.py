@@ -4,6 +4,8 @@ In:  a ScanResult and the commit records of its units.
 Out: Manifest: parts in the order of units, those of unchanged units linked from the last run.
 """
 
+from collections.abc import Collection
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -11,28 +13,22 @@ from pipelines.artifacts.kinds import VECTORS, VectorsInputs, VectorsMetrics
 from pipelines.artifacts.layout import QUARANTINE, WORK
 from pipelines.artifacts.manifest import Manifest, VectorsManifest
 from pipelines.embed.scan import ScanResult
+from pipelines.embed.unit_log import UnitLog
 from sbert_core.corpus.reader import IdKind
 from sbert_core.corpus.units import Unit
 from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
 from sbert_core.vectors.reader import check_part, read_part_schema
 from workers.embed.records import CommitRecord, UnitStats, read_stats
-from workers.embed.records import read_commits as records_on_disk
 from workers.embed.unit_job import UnitJob
 
 SUMMED_KEYS = ("documents", "truncated", "lost_tokens", "tokens")
 
 
-def read_commits(job: UnitJob) -> dict[int, CommitRecord]:
-    """Commit records whose files exist, by unit number."""
-    records = records_on_disk(job.storage, job.work)
-    return {record.unit: record for record in records if record.is_whole(job.storage)}
-
-
-def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
+def build_manifest(scan: ScanResult, job: UnitJob, log: UnitLog) -> VectorsManifest:
     """The manifest of all units, done in this run or linked from the last one."""
     identity, plan = scan.identity, scan.plan
-    files, quarantine = _collect_files(scan, read_commits(job))
+    files, quarantine = _collect_files(scan, log.commits)
     totals = {name: sum(file.source_count(name) for file in files) for name in SUMMED_KEYS}
     if not files:  # a part without rows, so that readers of an empty artifact find its columns
         files.append(
@@ -43,7 +39,6 @@ def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
         quarantine.append(
             job.write_corrupt_files(dict(plan.corrupt)).made_from(files=len(plan.corrupt))
         )
-    stats = read_stats(job.storage, job.work)
     return Manifest(
         kind=VECTORS.name,
         generation=identity.generation,
@@ -55,7 +50,7 @@ def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
         settings=identity.settings(
             scan.scale,
             scan.precision.precision,
-            is_batch_invariant=_is_batch_invariant(scan, stats),
+            is_batch_invariant=_is_batch_invariant(scan, log.stats.values()),
         ),
         inputs=VectorsInputs(
             corpus=identity.corpus.root,
@@ -80,7 +75,7 @@ def build_manifest(scan: ScanResult, job: UnitJob) -> VectorsManifest:
     )
 
 
-def _is_batch_invariant(scan: ScanResult, stats: list[UnitStats]) -> bool:
+def _is_batch_invariant(scan: ScanResult, stats: Collection[UnitStats]) -> bool:
     """Whether every actor that made a vector found its model to be batch-invariant.
 
     For vectors that are taken over, the runs that made them decide.
@@ -91,7 +86,7 @@ def _is_batch_invariant(scan: ScanResult, stats: list[UnitStats]) -> bool:
     if num_reused:  # perhaps vectors of a run that stopped before it published
         others = [name for name in identity.unfinished() if name != identity.generation]
         older = [read_stats(identity.out.storage, f"{WORK}/{name}") for name in others]
-        encoded += [unit for units in older for unit in units if unit.num_encoded]
+        encoded += [unit for units in older for unit in units.values() if unit.num_encoded]
     found = [bool(unit.batch_invariant) for unit in encoded]
     is_linked = any(link.data.rows for link in plan.links.values())
     if identity.current is not None and (num_reused or is_linked):

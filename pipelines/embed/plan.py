@@ -25,6 +25,8 @@ from sbert_core.corpus.source import SourceFile
 from sbert_core.corpus.units import Unit, rows_per_unit, unit_ranges
 from sbert_core.data_file import DataFile
 from sbert_core.storage import storage_at
+from workers.embed.records import CommitRecord
+from workers.embed.scan import EarlierPart
 
 FOOTER_THREADS = 16
 INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
@@ -34,13 +36,13 @@ def make_plan(
     staging: Staging,
     part_recipe: str,
     current: VectorsManifest | None,
-    salvaged: list[tuple[str, str]],
+    salvaged: Sequence[CommitRecord],
 ) -> Plan:
     """Split the corpus into units.
 
     staging: copies the text files whose rows are counted here or read later.
     part_recipe: digest of all that shapes a part but the corpus; parts of another are not linked.
-    current: the published vectors. salvaged: parts of an unfinished run, with their corpus files.
+    current: the published vectors. salvaged: parts of unfinished runs.
     ValueError for columns that are missing or of different types; CorruptFile as in `staging`.
     """
     spec, corpus = staging.spec, staging.corpus
@@ -64,7 +66,7 @@ def make_plan(
         files=tuple(files),
         units=(),
         links={},
-        sources=_sources(current, salvaged),
+        earlier=(),
         corrupt=(),
         types=mapping.types,
         schema=base64.b64encode(mapping.schema.serialize()).decode(),
@@ -81,7 +83,12 @@ def make_plan(
     staging.copy(file for file in good if file.path in to_read)
     if to_read & staging.corrupt.keys():
         return make_plan(staging, part_recipe, current, salvaged)
-    return replace(plan, staged=dict(staging.copies), corrupt=tuple(staging.corrupt.items()))
+    return replace(
+        plan,
+        earlier=_earlier_parts(plan, current, salvaged),
+        staged=dict(staging.copies),
+        corrupt=tuple(staging.corrupt.items()),
+    )
 
 
 def _with_units(plan: Plan, num_rows: dict[str, int]) -> Plan:
@@ -189,13 +196,33 @@ def _first_matching(file: SourceFile, limit: int, reader: CorpusReader) -> tuple
     return file.rows, taken
 
 
-def _sources(
-    current: VectorsManifest | None, salvaged: list[tuple[str, str]]
-) -> tuple[tuple[str, str], ...]:
-    published = (
-        [(f.path, f.source_text("file")) for f in current.files if f.rows] if current else []
+def _earlier_parts(
+    plan: Plan, current: VectorsManifest | None, salvaged: Sequence[CommitRecord]
+) -> tuple[EarlierPart, ...]:
+    """Parts whose vectors can be reused: those that are published, then those of unfinished runs.
+
+    A unit that is linked takes its part over whole.
+    """
+    linked = {link.data.path: (number, link) for number, link in plan.links.items()}
+    parts = []
+    for file in current.files if current else ():
+        if file.rows:
+            unit, link = linked.get(file.path, (None, None))
+            bad = link.quarantine.path if link and link.quarantine else None
+            parts.append((file, unit, bad))
+    parts += [(record.data_files()[0], None, None) for record in salvaged]
+    return tuple(
+        EarlierPart(
+            number=number,
+            name=file.path,
+            linked=unit,
+            quarantine=bad,
+            file=file.source_text("file"),
+            first_row=file.source_count("first_row"),
+            num_rows=file.source_count("num_rows"),
+        )
+        for number, (file, unit, bad) in enumerate(parts, start=len(plan.units))
     )
-    return (*published, *salvaged)
 
 
 def _links(

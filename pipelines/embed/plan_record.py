@@ -16,6 +16,8 @@ from sbert_core.corpus.units import Unit
 from sbert_core.data_file import DataFile
 from sbert_core.json_record import Count, decode, encode, optional
 from sbert_core.storage import Storage
+from workers.embed.scan import EarlierPart
+from workers.embed.scan_files import ScanFiles
 
 PLAN = "plan.json"
 NO_SCHEMA = base64.b64encode(pa.schema([]).serialize()).decode()
@@ -34,7 +36,7 @@ class Plan:
     """The units of a job; the same for the same corpus, spec and starting artifact.
 
     links: by unit number, units that are taken over whole.
-    sources: earlier parts, each with the corpus file it came from.
+    earlier: parts of earlier runs, whose vectors are reused, numbered after the units.
     corrupt: files that are left out, each with the reason.
     types: of the id and carried columns, as Arrow spells them; not every spelling can be parsed.
     schema: the same columns as Arrow's message; without fields where no file was opened.
@@ -44,7 +46,7 @@ class Plan:
     files: tuple[SourceFile, ...]
     units: tuple[Unit, ...]
     links: dict[int, Link]
-    sources: tuple[tuple[str, str], ...]
+    earlier: tuple[EarlierPart, ...]
     corrupt: tuple[tuple[str, str], ...]
     types: dict[str, str]
     schema: str
@@ -63,6 +65,12 @@ class Plan:
     def new_units(self) -> list[Unit]:
         """Units that are not linked."""
         return [unit for unit in self.units if unit.number not in self.links]
+
+    @property
+    def num_scanned_rows(self) -> int:
+        """Rows of new units and of parts of earlier runs."""
+        num_new = sum(unit.num_rows for unit in self.new_units)
+        return num_new + sum(part.num_rows for part in self.earlier)
 
     @property
     def num_linked_rows(self) -> int:
@@ -111,11 +119,15 @@ class PlanHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """All of `plan.json`. quality: what storing vectors in fewer bits costs in cosines."""
+    """All of `plan.json`. quality: what storing vectors in fewer bits costs in cosines.
+
+    scan: where the owners of the vectors are.
+    """
 
     spec: VectorsSettings
     plan: Plan
     counts: ScanCounts
+    scan: ScanFiles
     scale: float | None
     quality: dict[str, float]
     precision_error: float | None = optional()
@@ -132,18 +144,23 @@ def write_plan_file(storage: Storage, work: str, record: PlanFile) -> None:
     storage.put(f"{work}/{PLAN}", json.dumps(encode(record)).encode())
 
 
-def read_plan_file(storage: Storage, work: str) -> PlanFile:
-    """The plan saved in a work folder; ValueError where it is broken."""
+def read_plan_file(storage: Storage, work: str) -> PlanFile | None:
+    """The plan saved in a work folder; ValueError where it is broken.
+
+    None where an earlier version has written it, whose scan is of another form.
+    """
     name = f"{work}/{PLAN}"
     found = decode(_PlanFileJson, json.loads(storage.read(name)), name)
     plan, counts = found.plan, found.counts
+    if plan.earlier is None or found.scan is None:
+        return None
     return PlanFile(
         spec=found.spec,
         plan=Plan(
             files=plan.files,
             units=plan.units,
             links={int(number): link for number, link in plan.links.items()},
-            sources=plan.sources,
+            earlier=plan.earlier,
             corrupt=plan.corrupt,
             types=plan.types,
             schema=plan.schema,
@@ -161,6 +178,7 @@ def read_plan_file(storage: Storage, work: str) -> PlanFile:
             num_distinct=counts.num_distinct,
             num_reused=counts.num_reused,
         ),
+        scan=found.scan,
         scale=found.scale,
         quality=found.quality,
         precision_error=found.precision_error,
@@ -179,7 +197,7 @@ class _PlanJson:
     files: tuple[SourceFile, ...]
     units: tuple[Unit, ...]
     links: dict[str, Link]
-    sources: tuple[tuple[str, str], ...]
+    earlier: tuple[EarlierPart, ...] | None = None
     corrupt: tuple[tuple[str, str], ...]
     types: dict[str, str]
     schema: str = NO_SCHEMA  # plans of version 0.1 have none
@@ -207,6 +225,7 @@ class _PlanFileJson:
     spec: VectorsSettings
     plan: _PlanJson
     counts: _CountsJson
+    scan: ScanFiles | None = None
     scale: float | None
     quality: dict[str, float]
     precision_error: float | None = optional()

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from pipelines.artifacts.layout import WORK
 from pipelines.embed.executor import EmbedExecutor
+from pipelines.embed.find_owners import OwnerSearch, make_scan_files
 from pipelines.embed.identity import EmbedIdentity
 from pipelines.embed.plan import make_plan
 from pipelines.embed.plan_record import (
@@ -28,13 +29,12 @@ from sbert_core.corpus.reader import CorpusReader
 from sbert_core.text import invalid_reason
 from sbert_core.vectors.quantize import calibrate_scale, count_clipped, measure_cosine_errors
 from workers.embed.precision import EXACT, PrecisionProbe
-from workers.embed.records import read_commits
-from workers.embed.scan import Shuffle
+from workers.embed.records import CommitRecord, read_commits
+from workers.embed.scan_files import ScanFiles
 from workers.embed.unit_job import UnitJob
 
 log = logging.getLogger(__name__)
 
-PARTITION_ROWS = 1_000_000
 SAMPLE_TEXTS = 2048
 PROBED_TEXTS = 256
 
@@ -43,13 +43,15 @@ PROBED_TEXTS = 256
 class ScanResult:
     """The work of a job: its units and what each must encode.
 
-    scale: of int8. storage_error: what storing vectors in fewer bits costs in cosines. precision:
-    the number format that actors compute in, and what that costs.
+    files: where the owners of the vectors are. scale: of int8. storage_error: what storing vectors
+    in fewer bits costs in cosines. precision: the number format that actors compute in, and what
+    that costs.
     """
 
     identity: EmbedIdentity
     plan: Plan
     counts: ScanCounts
+    files: ScanFiles
     scale: float | None = None
     storage_error: dict[str, float] = field(default_factory=dict)
     precision: PrecisionProbe = EXACT
@@ -70,16 +72,14 @@ class ScanResult:
         metadata = {"sbert.space": identity.model.space, "sbert.dtype": identity.spec.dtype}
         if self.scale is not None:
             metadata["sbert.scale"] = repr(self.scale)
-        is_global = identity.spec.distinct is DistinctScope.CORPUS
-        num_partitions = _num_partitions(identity, plan) if is_global else 0
         return UnitJob(
             out=identity.out.storage.uri,
             generation=identity.generation,
             reader=self.reader,
             num_units=len(plan.units),
-            num_partitions=num_partitions,
-            sources=tuple(name for name, _ in plan.sources),
-            source_paths=tuple(path for _, path in plan.sources),
+            scanned=self.files,
+            sources=tuple(part.name for part in plan.earlier),
+            source_paths=tuple(part.file for part in plan.earlier),
             dtype=identity.spec.dtype,
             scale=self.scale,
             has_chunks=identity.spec.long is LongTexts.CHUNKS,
@@ -101,11 +101,9 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         log.info("taking up the plan of an unfinished run")
         # An interruption of the whole run is not a crash of any unit.
         storage.delete([f"{identity.work}/attempts"])
-        saved = read_plan_file(storage, identity.work)
-        precision = PrecisionProbe(
-            precision=Precision(saved.spec.computed_in), error=saved.precision_error
-        )
-        return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality, precision)
+        if (saved := read_plan_file(storage, identity.work)) is not None:
+            return _resumed(identity, saved)
+        log.info("it is of an earlier version: scanning again, what is embedded is kept")
     try:
         scan = scan_corpus(identity, executor)
         scale, error = _calibrate(scan)
@@ -117,12 +115,26 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         spec=identity.settings(scale, precision.precision),
         plan=scan.plan,
         counts=scan.counts,
+        scan=scan.files,
         scale=scale,
         quality=error,
         precision_error=precision.error,
     )
     write_plan_file(storage, identity.work, record)
     return replace(scan, scale=scale, storage_error=error, precision=precision)
+
+
+def _resumed(identity: EmbedIdentity, saved: PlanFile) -> ScanResult:
+    precision = Precision(saved.spec.computed_in)
+    return ScanResult(
+        identity=identity,
+        plan=saved.plan,
+        counts=saved.counts,
+        files=replace(saved.scan, place=identity.workplace),  # the output may have been moved
+        scale=saved.scale,
+        storage_error=saved.quality,
+        precision=PrecisionProbe(precision=precision, error=saved.precision_error),
+    )
 
 
 def scan_corpus(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:
@@ -148,31 +160,24 @@ def _plan_and_scan(
     identity: EmbedIdentity, executor: EmbedExecutor, staging: Staging
 ) -> ScanResult:
     plan = make_plan(staging, identity.part_recipe, identity.current, _salvaged_parts(identity))
-    shuffle = Shuffle(
-        place=identity.workplace,
-        folder=identity.work,
-        num_partitions=_num_partitions(identity, plan),
-        with_texts=identity.spec.distinct is DistinctScope.CORPUS,
-        with_ids=plan.id_column is not None,
+    files = make_scan_files(
+        plan,
+        identity.workplace,
+        identity.work,
+        compares_texts=identity.spec.distinct is DistinctScope.CORPUS,
     )
     reader = plan.reader(identity.spec, identity.corpus, identity.workplace)
-    counts = executor.scan(plan, reader, shuffle, identity.out.storage.uri)
-    return ScanResult(identity, plan, counts)
+    out = identity.out.storage.uri
+    counts = executor.scan(OwnerSearch(plan=plan, reader=reader, files=files, out=out))
+    return ScanResult(identity, plan, counts, files)
 
 
-def _num_partitions(identity: EmbedIdentity, plan: Plan) -> int:
-    """Partitions of at most PARTITION_ROWS rows on average, those of earlier runs included."""
-    num_old = identity.current.rows if identity.current else 0
-    num_rows = sum(unit.num_rows for unit in plan.units) + num_old
-    return max(1, -(-num_rows // PARTITION_ROWS))
-
-
-def _salvaged_parts(identity: EmbedIdentity) -> list[tuple[str, str]]:
-    """Parts of unfinished runs with another corpus, with their corpus files: vectors to reuse."""
+def _salvaged_parts(identity: EmbedIdentity) -> list[CommitRecord]:
+    """Parts of unfinished runs with another corpus: vectors to reuse."""
     storage = identity.out.storage
     works = [f"{WORK}/{name}" for name in identity.unfinished()]
     records = [record for work in works for record in read_commits(storage, work)]
-    return sorted((record.data.path, record.file) for record in records)
+    return sorted(records, key=lambda record: (record.data.path, record.file))
 
 
 def _calibrate(scan: ScanResult) -> tuple[float | None, dict[str, float]]:

@@ -24,26 +24,36 @@ POLL_SECONDS = 10.0  # a cluster that has grown gets more tasks, whether one has
 
 
 def in_order(
-    function: Callable[Parameters, Result], calls: Sequence[tuple[object, ...]]
+    function: Callable[Parameters, Result],
+    calls: Sequence[tuple[object, ...]],
+    shared: tuple[object, ...] = (),
 ) -> list[Result]:
-    """Run a task for each call, given as arguments; the results in the order of the calls."""
-    results = dict(as_they_come(function, calls))
+    """Run a task for each call, given as arguments; the results in the order of the calls.
+
+    shared: the first arguments of all of them, sent to each node once.
+    """
+    results = dict(as_they_come(function, calls, shared))
     return [results[number] for number in range(len(calls))]
 
 
 def as_they_come(
-    function: Callable[Parameters, Result], calls: Sequence[tuple[object, ...]]
+    function: Callable[Parameters, Result],
+    calls: Sequence[tuple[object, ...]],
+    shared: tuple[object, ...] = (),
 ) -> Iterator[tuple[int, Result]]:
     """The same, as number and result of each call, the first to end first."""
+    if not calls:
+        return
     remote = ray.remote(function)
     wait_for_capacity({"CPU": 1.0})
+    first = [ray.put(one) for one in shared]
     waiting = list(enumerate(calls))[::-1]
     running: dict[ray.ObjectRef, int] = {}
     try:
         while waiting or running:
             while waiting and len(running) < _max_running():
                 number, arguments = waiting.pop()
-                running[remote.remote(*arguments)] = number
+                running[remote.remote(*first, *arguments)] = number
             raise_if_requested()
             left = len(waiting) + len(running)
             counts = {"units_total": len(calls), "units_done": len(calls) - left}

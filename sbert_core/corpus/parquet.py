@@ -95,6 +95,7 @@ def stream_rows(
         ends = np.cumsum(sizes)
         wanted = np.flatnonzero((ends > first) & (ends - sizes < first + num_rows)).tolist()
         if not wanted:
+            check_row_count(storage, path, int(sum(sizes)), first + num_rows)
             return
         row = int(ends[wanted[0]] - sizes[wanted[0]])
         end = first + num_rows

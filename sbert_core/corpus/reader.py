@@ -4,23 +4,27 @@ In:  a CorpusReader, a file and a row range.
 Out: CorpusRows: row numbers, ids, texts and carried columns of the rows that pass the filter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from sbert_core.arrays import BoolArray, UInt64Array
 from sbert_core.corpus.columns import FIELD
 from sbert_core.corpus.files import CorpusFile
 from sbert_core.corpus.parquet import (
     Text,
     escape_invalid_utf8,
+    hash_texts,
     reject_invalid_utf8,
     render_texts,
     stream_rows,
 )
 from sbert_core.corpus.row_filter import RowFilter
+from sbert_core.corpus.units import Unit
 from sbert_core.storage import storage_at
 
 
@@ -32,7 +36,7 @@ class IdKind(StrEnum):
     CONTENT = "content"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CorpusRows:
     """Some rows of one file, in order. ids: None where they are made from the content."""
 
@@ -44,6 +48,21 @@ class CorpusRows:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @cached_property
+    def hashes(self) -> tuple[BoolArray, UInt64Array]:
+        """Which texts are valid, and the content hashes of all as (n, 2), zeros where invalid."""
+        return hash_texts(self.texts)
+
+    def cut(self, first: int, end: int) -> "CorpusRows":
+        """Those from place `first` to `end`."""
+        return CorpusRows(
+            path=self.path,
+            row=self.row[first:end],
+            ids=None if self.ids is None else self.ids[first:end],
+            texts=self.texts[first:end],
+            carried={name: column[first:end] for name, column in self.carried.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +116,26 @@ class CorpusReader:
 
     def read(self, path: str, first: int, num_rows: int) -> CorpusRows:
         """The same rows in one piece."""
-        pieces = list(self.stream(path, first, num_rows))
-        ids = [piece.ids for piece in pieces]
-        return CorpusRows(
-            path=path,
-            row=np.concatenate([np.empty(0, np.int64), *(piece.row for piece in pieces)]),
-            ids=_concat(ids) if ids and ids[0] is not None else None,
-            texts=[text for piece in pieces for text in piece.texts],
-            carried={name: _concat([p.carried[name] for p in pieces]) for name in self.carry}
-            if pieces
-            else {},
-        )
+        return concat_rows(list(self.stream(path, first, num_rows)))
+
+    def read_units(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, CorpusRows]]:
+        """Each unit with its rows.
+
+        Units that follow each other in a file are read in one go: a row group is decoded from its
+        start.
+        """
+        for run in _runs(units):
+            first, last = run[0].first_row, run[-1]
+            waiting: list[CorpusRows] = []
+            for rows in self.stream(last.path, first, last.first_row + last.num_rows - first):
+                while len(rows) and rows.row[-1] >= run[0].first_row + run[0].num_rows:
+                    end = int(np.searchsorted(rows.row, run[0].first_row + run[0].num_rows))
+                    yield run.pop(0), concat_rows([*waiting, rows.cut(0, end)])
+                    waiting, rows = [], rows.cut(end, len(rows))
+                waiting.append(rows)
+            for unit in run:  # a filter may leave the last ones without a row
+                yield unit, concat_rows(waiting)
+                waiting = [waiting[-1].cut(0, 0)]
 
     def _rows(self, path: str, row: np.ndarray, columns: dict[str, pa.Array]) -> CorpusRows:
         if self.where is not None:
@@ -131,5 +159,30 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _concat(pieces: list[pa.Array]) -> pa.Array:
-    return pa.concat_arrays(pieces)
+def concat_rows(pieces: Sequence[CorpusRows]) -> CorpusRows:
+    """Consecutive rows of one file in one piece, from at least one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ids = [piece.ids for piece in pieces if piece.ids is not None]
+    return CorpusRows(
+        path=pieces[0].path,
+        row=np.concatenate([piece.row for piece in pieces]),
+        ids=pa.concat_arrays(ids) if ids else None,
+        texts=[text for piece in pieces for text in piece.texts],
+        carried={
+            name: pa.concat_arrays([piece.carried[name] for piece in pieces])
+            for name in pieces[0].carried
+        },
+    )
+
+
+def _runs(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units in lists of those that follow each other in one file."""
+    runs: list[list[Unit]] = []
+    for unit in units:
+        last = runs[-1][-1] if runs else None
+        if last and (last.path, last.first_row + last.num_rows) == (unit.path, unit.first_row):
+            runs[-1].append(unit)
+        else:
+            runs.append([unit])
+    return runs

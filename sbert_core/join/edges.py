@@ -14,7 +14,7 @@ import numpy as np
 from sbert_core.join.bounded import Edges
 from sbert_core.json_record import Count, decode
 from sbert_core.storage import Storage
-from sbert_core.vectors.shuffle import read_group, write_groups
+from sbert_core.vectors.grouped_file import read_group, write_groups
 
 EDGE_DTYPE = np.dtype([("a", "<i8"), ("b", "<i8"), ("cos", "<f4")])
 BUFFERED_EDGES = 1_000_000  # 20 MB

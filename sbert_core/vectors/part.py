@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sbert_core.arrays import concat_ranges
 from sbert_core.corpus.columns import CHUNK_COLUMNS, RESERVED_COLUMNS
-from sbert_core.corpus.parquet import HASH_BYTES, content_hash
+from sbert_core.corpus.parquet import HASH_BYTES
 from sbert_core.corpus.reader import CorpusRows
 from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
@@ -106,10 +106,17 @@ def _document_ids(rows: CorpusRows, valid: np.ndarray, owner: VectorOwners) -> p
     if rows.ids is not None:
         return rows.ids
     ids: list[str | None] = [None] * len(rows)
-    for i, occurrence in zip(valid.tolist(), owner.occurrence.tolist(), strict=True):
-        name = content_hash(str(rows.texts[i])).hex()
-        ids[i] = f"{name}-{occurrence + 1}" if occurrence else name
+    names = _hash_column(rows, valid).to_pylist()
+    for i, name, occurrence in zip(valid.tolist(), names, owner.occurrence.tolist(), strict=True):
+        ids[i] = f"{name.hex()}-{occurrence + 1}" if occurrence else name.hex()
     return pa.array(ids, pa.string())
+
+
+def _hash_column(rows: CorpusRows, places: np.ndarray) -> pa.Array:
+    """Content hashes of some rows with valid texts."""
+    _, hashes = rows.hashes
+    raw = hashes[places].astype(">u8").tobytes()
+    return pa.FixedSizeBinaryArray.from_buffers(HASH, len(places), [None, pa.py_buffer(raw)])
 
 
 def _part_table(
@@ -122,7 +129,7 @@ def _part_table(
 ) -> pa.Table:
     chosen = pa.array(documents[document])
     texts = [str(rows.texts[i]) for i in documents.tolist()]
-    hashes = pa.array([content_hash(text) for text in texts], HASH)
+    hashes = _hash_column(rows, documents)
     num_chars = pa.array([len(text) for text in texts], pa.int64())
     doc_ids = ids.take(chosen)
     lost = block.columns["num_lost_tokens"]

@@ -26,7 +26,7 @@ from workers.common.memory import peak_private_bytes
 from workers.common.model_cache import fetch_model
 from workers.common.progress_board import ProgressBoard, count_load_crashes
 from workers.embed.isolate import encode_excluding_crashers
-from workers.embed.records import UnitResult, UnitStats
+from workers.embed.records import CommitRecord, UnitResult, UnitStats
 from workers.embed.unit_job import UnitJob, borrows_vectors, owned_mask
 
 # A unit whose workers crashed this often may hold a text that crashes the encoder.
@@ -137,10 +137,10 @@ class UnitEmbedder:
             num_padding=_count_padding(documents.distinct_lengths),
             batch_invariant=batch_invariant,
         )
-        self._write(unit, rows, refs, block, stats)
         return UnitResult(
             unit=unit.number,
             stats=stats,
+            commit=self._write(unit, rows, refs, block, stats),
             model_seconds=seconds,
             num_bad=len(rows.texts) - len(refs) + len(documents.reasons),
             num_crashes=num_crashes,
@@ -150,18 +150,18 @@ class UnitEmbedder:
 
     def _write(
         self, unit: Unit, rows: CorpusRows, refs: RecordArray, block: VectorBlock, stats: UnitStats
-    ) -> None:
+    ) -> CommitRecord | None:
         """Statistics, vectors that others use, then the part; or vectors to wait for others."""
         job = self.job
         # Statistics first, so that every unit that a rerun finds done has them.
         job.write_stats(unit, stats)
         own = refs[owned_mask(unit, refs)]
-        if (shared := own["row"][own["is_shared"]]).size:
-            write_block(job.storage, job.shared_vectors_name(unit.number), block.for_rows(shared))
-        if borrows_vectors(unit, refs, job.num_units):
+        if (lent := own["row"][own["is_lent"]]).size:
+            write_block(job.storage, job.lent_vectors_name(unit.number), block.for_rows(lent))
+        if borrows_vectors(refs):
             write_block(job.storage, job.own_vectors_name(unit), block)
-        else:
-            job.commit(unit, rows, refs, block)
+            return None
+        return job.commit(unit, rows, refs, block)
 
     def _encode(self, texts: list[object], num_crashes: int) -> DocumentVectors:
         if num_crashes < SUSPECT_CRASHES:

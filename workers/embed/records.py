@@ -5,6 +5,8 @@ to driver: the result of a call, as one row of a table.
 """
 
 import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from sbert_core.data_file import DataFile
 from sbert_core.json_record import Count, decode, encode, optional
 from sbert_core.storage import Storage
 
+READERS = 32  # requests at once: each waits for the store most of its time
 SOURCE_KEYS = ("file", "first_row", "num_rows", "documents", "truncated", "lost_tokens", "tokens")
 
 
@@ -63,26 +66,24 @@ class CommitRecord:
         bad = None if self.quarantine is None else self.quarantine.made_from(**source)
         return self.data.made_from(**source), bad
 
-    def is_whole(self, storage: Storage) -> bool:
-        """Whether the files of the unit exist with their sizes."""
+    def is_whole(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the files of the unit exist with their sizes. sizes: of what was found."""
         files = [file for file in (self.data, self.quarantine) if file is not None]
-        stats = [storage.stat(file.path) for file in files]
-        return all(
-            stat is not None and stat.size == file.bytes
-            for stat, file in zip(stats, files, strict=True)
-        )
+        return all(sizes.get(file.path) == file.bytes for file in files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
     """What an actor reports of a unit.
 
-    num_bad: rows without a vector. num_crashes: of earlier workers on this unit. start: seconds
-    since the epoch. private_bytes: the actor's peak so far.
+    commit: None where the unit waits for vectors of others. num_bad: rows without a vector.
+    num_crashes: of earlier workers on this unit. start: seconds since the epoch. private_bytes:
+    the actor's peak so far.
     """
 
     unit: Count
     stats: UnitStats
+    commit: CommitRecord | None
     model_seconds: float
     num_bad: Count
     num_crashes: Count
@@ -91,21 +92,32 @@ class UnitResult:
 
     def to_table(self) -> pa.Table:
         """The result as a table of one row."""
-        return pa.Table.from_pylist([encode(self)])
+        return pa.table({"result": [json.dumps(encode(self))]})
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "list[UnitResult]":
         """The results of all rows of a table."""
-        return [decode(cls, row, "the result of a unit") for row in table.to_pylist()]
+        results = table["result"].to_pylist()
+        return [decode(cls, json.loads(one), "the result of a unit") for one in results]
 
 
 def read_commits(storage: Storage, work: str) -> list[CommitRecord]:
-    """All commit records in a work folder, in the order of their names in the storage."""
-    names = [stat.name for stat in storage.list(f"{work}/commits")]
-    return [decode(CommitRecord, json.loads(storage.read(name)), name) for name in names]
+    """All commit records in a work folder, in the order of their names."""
+    found = _read_all(storage, f"{work}/commits")
+    return [decode(CommitRecord, record, name) for name, record in found.items()]
 
 
-def read_stats(storage: Storage, work: str) -> list[UnitStats]:
+def read_stats(storage: Storage, work: str) -> dict[int, UnitStats]:
     """Statistics of all units in a work folder, of whichever run of the generation."""
-    names = [stat.name for stat in storage.list(f"{work}/accounts")]
-    return [decode(UnitStats, json.loads(storage.read(name)), name) for name in names]
+    found = _read_all(storage, f"{work}/accounts")
+    return {
+        int(name.rpartition("/")[2].removesuffix(".json")): decode(UnitStats, record, name)
+        for name, record in found.items()
+    }
+
+
+def _read_all(storage: Storage, folder: str) -> dict[str, object]:
+    """All JSON files of a folder by name."""
+    names = sorted(stat.name for stat in storage.list(folder))
+    with ThreadPoolExecutor(READERS) as pool:
+        return dict(zip(names, pool.map(lambda n: json.loads(storage.read(n)), names), strict=True))

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from sbert_core.arrays import BoolArray, RecordArray
 from sbert_core.choices import VectorType
-from sbert_core.corpus.parquet import count_chars, hash_texts
+from sbert_core.corpus.errors import ChangedFile
+from sbert_core.corpus.parquet import count_chars
 from sbert_core.corpus.reader import CorpusReader, CorpusRows
 from sbert_core.corpus.units import Unit
 from sbert_core.data_file import DataFile
@@ -28,9 +29,17 @@ from sbert_core.vectors.part import (
     read_document_hashes,
     read_part_block,
 )
-from sbert_core.vectors.shuffle import read_group
-from sbert_core.vectors.text_owners import OWNER_REF, find_owners, make_records
+from sbert_core.vectors.text_owners import (
+    CLAIM,
+    LENT_BY_EARLIER,
+    LENT_BY_UNIT,
+    expand_claims,
+    find_owners,
+    make_records,
+    merge_occurrences,
+)
 from workers.embed.records import CommitRecord, UnitStats
+from workers.embed.scan_files import ScanFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,8 @@ class UnitJob:
 
     sources: parts of earlier runs, whose vectors are reused; numbered after the units.
     source_paths: the corpus file of each source.
-    num_partitions: of the owner references on disk; 0 if each unit finds repeats within itself.
+    scanned: where the owners of vectors are; each unit finds repeats within itself if texts were
+    not compared.
     metadata: of the schema of each part.
     """
 
@@ -47,7 +57,7 @@ class UnitJob:
     generation: str
     reader: CorpusReader
     num_units: int
-    num_partitions: int
+    scanned: ScanFiles
     sources: tuple[str, ...]
     source_paths: tuple[str, ...]
     dtype: VectorType
@@ -69,7 +79,7 @@ class UnitJob:
         """Vectors of a unit that waits for those of others."""
         return f"{self.work}/stash/{unit.name}"
 
-    def shared_vectors_name(self, unit_number: int) -> str:
+    def lent_vectors_name(self, unit_number: int) -> str:
         """Vectors of a unit that other units use too."""
         return f"{self.work}/lent/{unit_number:06d}"
 
@@ -79,7 +89,8 @@ class UnitJob:
 
     def count_rows(self, refs: RecordArray, num_encoded: int) -> UnitStats:
         """What became of a unit's valid rows, without what the model adds."""
-        num_reused = int((refs["owner_unit"] >= self.num_units).sum())
+        owner = refs["owner"]
+        num_reused = int(((owner >= self.num_units) & (owner != LENT_BY_UNIT)).sum())
         return UnitStats(
             num_encoded=num_encoded,
             num_reused=num_reused,
@@ -96,59 +107,75 @@ class UnitJob:
         return self.reader.read(unit.path, unit.first_row, unit.num_rows)
 
     def owner_refs(self, unit: Unit, rows: CorpusRows) -> RecordArray:
-        """The owner (OWNER_REF) of the vector of every valid row, in order of rows."""
-        if self.num_partitions:
-            groups = [
-                read_group(
-                    self.storage,
-                    f"{self.work}/claims/{p:05d}",
-                    unit.number,
-                    self.num_units,
-                    OWNER_REF,
-                )
-                for p in range(self.num_partitions)
-            ]
-            refs = np.concatenate(groups)
+        """The CLAIM of the vector of every valid row, in order of rows."""
+        is_valid, hashes = rows.hashes
+        row = (rows.row - unit.first_row)[is_valid]
+        if self.scanned.with_texts:
+            data = self.scanned.storage.read(self.scanned.claims_name(unit))
+            claims = np.frombuffer(data, CLAIM)
         else:
-            refs = self._find_own_owners(unit, rows)
-        ordered: RecordArray = refs[np.argsort(refs["row"])]
-        return ordered
+            claims = self._find_own_owners(unit, rows)
+        refs = expand_claims(claims, hashes[is_valid], row)
+        if refs is None:
+            raise ChangedFile(
+                self.reader.root,
+                unit.path,
+                "changed while it was being embedded; repeat the command when the corpus is at "
+                "rest",
+            )
+        return refs
 
     def _find_own_owners(self, unit: Unit, rows: CorpusRows) -> RecordArray:
         """Repeats within the unit, and vectors of the same file in earlier runs."""
-        is_valid, hashes = hash_texts(rows.texts)
+        is_valid, hashes = rows.hashes
         row = rows.row - unit.first_row
         num_chars = count_chars(rows.texts)
-        records = [make_records(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])]
+        own = make_records(hashes[is_valid], unit.number, row[is_valid], num_chars[is_valid])
+        records = [merge_occurrences(own)]
         for number, (name, path) in enumerate(zip(self.sources, self.source_paths, strict=True)):
             if path == unit.path:
                 place, old_hashes, _ = read_document_hashes(self.storage, name)
                 records.append(make_records(old_hashes, self.num_units + number, place))
-        return find_owners(np.concatenate(records), self.num_units)[1]
+        claims = find_owners(np.concatenate(records), self.num_units)
+        ordered: RecordArray = claims[np.argsort(claims["row"])]
+        return ordered
 
     def empty_block(self, dim: int) -> VectorBlock:
         """A block without vectors."""
         columns = {name: np.empty(0, np.int64) for name in BLOCK_COLUMNS}
         return VectorBlock(columns, np.empty((0, dim), self.dtype.value), {})
 
-    def block(self, number: int, unit: Unit, own: VectorBlock) -> VectorBlock:
-        """Vectors of a unit or of an earlier part, by its number; `own` are those of `unit`."""
-        if number == unit.number:
-            return own
-        if number >= self.num_units:
-            return read_part_block(self.storage, self.sources[number - self.num_units])
-        return read_block(self.storage, self.shared_vectors_name(number))
+    def lent_block(self, owner: int) -> VectorBlock:
+        """Vectors of a unit that others use too, or of an earlier part."""
+        if owner >= self.num_units:
+            return read_part_block(self.storage, self.sources[owner - self.num_units])
+        return read_block(self.storage, self.lent_vectors_name(owner))
 
     def commit(
-        self, unit: Unit, rows: CorpusRows, refs: RecordArray, own: VectorBlock
+        self,
+        unit: Unit,
+        rows: CorpusRows,
+        refs: RecordArray,
+        own: VectorBlock,
+        lent: VectorBlock | None = None,
     ) -> CommitRecord:
         """Write the unit's part and quarantine, then its commit record.
 
-        refs: owners of the vectors of valid rows. own: vectors that this unit has encoded.
+        refs: as of `owner_refs`. own: vectors that this unit has encoded; lent: those that were
+        carried to it.
         """
-        owner = VectorOwners(refs["owner_unit"], refs["owner_row"], refs["occurrence"])
+
+        def block(owner: int) -> VectorBlock:
+            if owner == unit.number:
+                return own
+            if owner in (LENT_BY_UNIT, LENT_BY_EARLIER):
+                assert lent is not None, "units that borrow are committed in pass 2"
+                return lent
+            return read_part_block(self.storage, self.sources[owner - self.num_units])
+
+        owner = VectorOwners(refs["owner"], refs["owner_row"], refs["occurrence"])
         numbers = np.unique(owner.unit).tolist() or [unit.number]
-        blocks = ((number, self.block(number, unit, own)) for number in numbers)
+        blocks = ((number, block(number)) for number in numbers)
         part = build_part(rows, owner, blocks, unit=unit.place, has_chunks=self.has_chunks)
         return self._write_commit(unit, len(rows), part)
 
@@ -209,11 +236,10 @@ class UnitJob:
 
 def owned_mask(unit: Unit, refs: RecordArray) -> BoolArray:
     """True for each valid row whose text this unit must encode."""
-    mask: BoolArray = (refs["owner_unit"] == unit.number) & (refs["owner_row"] == refs["row"])
+    mask: BoolArray = (refs["owner"] == unit.number) & (refs["owner_row"] == refs["row"])
     return mask
 
 
-def borrows_vectors(unit: Unit, refs: RecordArray, num_units: int) -> bool:
-    """Whether the unit needs vectors of other units of this run."""
-    owner = refs["owner_unit"]
-    return bool(((owner != unit.number) & (owner < num_units)).any())
+def borrows_vectors(refs: RecordArray) -> bool:
+    """Whether the unit needs vectors that are carried to it."""
+    return bool(np.isin(refs["owner"], (LENT_BY_UNIT, LENT_BY_EARLIER)).any())

@@ -16,7 +16,7 @@ from sbert_core.join.bounded import Edges, JoinBlock, cosine_join
 from sbert_core.join.certificate import cosine_bands, num_bands
 from sbert_core.join.edges import EdgePart, EdgeWriter
 from sbert_core.join.ivf import IvfPartition
-from sbert_core.vectors.shuffle import read_group, write_groups
+from sbert_core.vectors.grouped_file import read_group, write_groups
 from workers.common.progress_board import ProgressBoard
 from workers.pairs.join_job import BlockSpec, JoinGroups, JoinJob, load_block
 

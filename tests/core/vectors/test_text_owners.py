@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sbert_core.corpus.parquet import hash_texts
 from sbert_core.storage import LocalStorage
-from sbert_core.vectors.shuffle import read_group, write_groups
+from sbert_core.vectors.grouped_file import read_group, write_groups
 from sbert_core.vectors.text_owners import (
     TEXT_RECORD,
     assign_partitions,
