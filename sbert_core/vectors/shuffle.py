@@ -34,7 +34,7 @@ READERS = 32  # requests of a task at once: each waits for the store most of its
 
 def choose_fan(num_records: int) -> int:
     """Maps, and reduces, for this many records."""
-    return max(1, math.isqrt(-(-num_records // RECORDS_PER_RANGE) - 1) + 1)
+    return max(1, math.ceil(math.sqrt(num_records / RECORDS_PER_RANGE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

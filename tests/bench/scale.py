@@ -27,7 +27,7 @@ SAMPLE_SECONDS = 0.5
 KINDS = {
     "driver": (b"driver",),
     "actor": (b"UnitEmbedder",),
-    "task": (b"ray::scan", b"ray::settle", b"ray::fill"),
+    "task": (b"ray::scan", b"ray::assign", b"ray::gather", b"ray::lend", b"ray::fill"),
 }
 
 

@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 240
 # How the processes of a job call themselves.
 VICTIMS = {
     "actor": ("MapWorker(MapBatches(UnitEmbedder))",),
-    "write task": ("ray::fill_unit",),
+    "write task": ("ray::fill_units",),
     "index task": ("ray::build_shard",),
 }
 

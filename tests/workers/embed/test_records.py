@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from sbert_core.data_file import DataFile
 from sbert_core.json_record import encode
 from sbert_core.storage import LocalStorage
@@ -40,17 +42,13 @@ def test_commit_record_keeps_its_keys_and_is_read_back(tmp_path):
     assert read_commits(storage, "w") == [RECORD]
 
 
-def test_commit_is_whole_only_with_all_its_files_in_their_sizes(tmp_path):
-    storage = LocalStorage(tmp_path)
+def test_commit_is_whole_only_with_all_its_files_in_their_sizes():
     bad = DataFile(path="_quarantine/g/000001-cd.parquet", rows=1, sha256="cd", bytes=2)
     record = replace(RECORD, quarantine=bad)
-    assert not record.is_whole(storage)
-    storage.put(DATA.path, b"12345")
-    assert RECORD.is_whole(storage) and not record.is_whole(storage)
-    storage.put(bad.path, b"1")
-    assert not record.is_whole(storage)
-    storage.put(bad.path, b"12")
-    assert record.is_whole(storage)
+    assert not record.is_whole({})
+    assert RECORD.is_whole({DATA.path: 5}) and not record.is_whole({DATA.path: 5})
+    assert not record.is_whole({DATA.path: 5, bad.path: 1})
+    assert record.is_whole({DATA.path: 5, bad.path: 2})
 
 
 def test_files_of_a_commit_state_their_source_in_the_manifest():
@@ -70,12 +68,13 @@ def test_stats_of_a_unit_without_a_model_have_no_keys_of_one(tmp_path):
     assert list(encode(encoded))[4:] == ["num_unknown", "num_padding", "batch_invariant"]
     for number, stats in enumerate((filled, encoded)):
         storage.put(f"w/accounts/{number}.json", json.dumps(encode(stats)).encode())
-    assert sorted(read_stats(storage, "w"), key=lambda s: s.num_tokens) == [filled, encoded]
+    assert read_stats(storage, "w") == {0: filled, 1: encoded}
 
 
-def test_result_of_a_unit_comes_back_from_its_table():
+@pytest.mark.parametrize("commit", [RECORD, None], ids=["committed", "waiting"])
+def test_result_of_a_unit_comes_back_from_its_table(commit):
     stats = UnitStats(num_encoded=1, num_reused=0, num_repeats=0, num_tokens=3, num_unknown=0,
                       num_padding=0, batch_invariant=True)  # fmt: skip
-    result = UnitResult(unit=3, stats=stats, model_seconds=0.5, num_bad=1, num_crashes=0,
-                        start=12.5, private_bytes=2**40)  # fmt: skip
+    result = UnitResult(unit=3, stats=stats, commit=commit, model_seconds=0.5, num_bad=1,
+                        num_crashes=0, start=12.5, private_bytes=2**40)  # fmt: skip
     assert UnitResult.from_table(result.to_table()) == [result]

@@ -22,12 +22,22 @@ from sbert_core.errors import InvalidInput
 from sbert_core.vectors.block import vector_matrix
 from workers.common.errors import raise_error_rows
 from workers.embed.actor import MAX_CRASHES, EncoderConfig, UnitEmbedder
-from workers.embed.fill import fill_unit
+from workers.embed.fill import fill_units
+from workers.embed.lend import lend_vectors
 from workers.embed.records import UnitResult, read_commits, read_stats
-from workers.embed.scan import Shuffle, assign_owners, scan_source, scan_units
+from workers.embed.scan import (
+    EarlierPart,
+    assign_owners,
+    gather_claims,
+    index_maps,
+    scan_parts,
+    scan_units,
+)
+from workers.embed.scan_files import ScanFiles, map_name
 from workers.embed.unit_job import UnitJob
 
-PARTITIONS = 3
+NUM_REDUCES = 3
+UNITS_PER_BAND = 2
 CORPUS = {
     "a.parquet": ["one word", "two words", None, "one word", "how are you", " ", "there"],
     "b.parquet": ["there", "one word", "which way", "", "two words", "which way", "so"],
@@ -45,7 +55,7 @@ def encoder(bert_folder) -> Encoder:
 def make_job(tmp_path):
     """corpus -> its units and an UnitJob in a folder below tmp_path; nothing is scanned."""
 
-    def make(corpus, name="out", rows=3, **changes):
+    def make(corpus, name="out", rows=3, earlier=(), with_texts=True, **changes):
         folder = tmp_path / name
         places = []
         for path, texts in corpus.items():
@@ -65,14 +75,26 @@ def make_job(tmp_path):
             partition_types={},
             staged={},
         )
+        bands = range(0, len(units), UNITS_PER_BAND)
+        parts = [len(units) + number for number in range(len(earlier))]  # a band each
+        files = ScanFiles(
+            place=str(tmp_path / "artifact"),
+            folder=f"_work/{name}/scan",
+            num_units=len(units),
+            bands=(*bands, *parts),
+            num_unit_bands=len(bands),
+            num_reduces=NUM_REDUCES,
+            with_texts=with_texts,
+            with_ids=True,
+        )
         job = UnitJob(
             out=str(tmp_path / "artifact"),
             generation=name,
             reader=reader,
             num_units=len(units),
-            num_partitions=PARTITIONS,
-            sources=(),
-            source_paths=(),
+            scanned=files,
+            sources=tuple(record.data.path for record in earlier),
+            source_paths=tuple(record.file for record in earlier),
             dtype=VectorType.FLOAT32,
             scale=None,
             has_chunks=False,
@@ -83,21 +105,53 @@ def make_job(tmp_path):
     return make
 
 
-def scan(units, job, with_ids=True):
-    """Scan units, two at a time, and the job's sources; the counts and the partitions."""
-    shuffle = Shuffle(
-        place=job.out, folder=job.work, num_partitions=PARTITIONS, with_texts=True,
-        with_ids=with_ids,
-    )  # fmt: skip
-    counts, names = [], []
-    for path in dict.fromkeys(unit.path for unit in units):
-        own = [unit for unit in units if unit.path == path]
-        counts += scan_units(job.reader, own, shuffle)
-        names.append(own[0].name)
-    for number, source in enumerate(job.sources, start=job.num_units):
-        scan_source(job.out, source, number, None, None, shuffle)
-        names.append(f"source-{number:06d}")
-    return counts, [assign_owners(shuffle, names, p, job.num_units) for p in range(PARTITIONS)]
+def bands_of(job, units):
+    """Units by band."""
+    bands = {}
+    for unit in units:
+        bands.setdefault(job.scanned.band_of(unit.number), []).append(unit)
+    return bands
+
+
+def scan(units, job, earlier=()):
+    """The scan as the driver runs it: counts of units, of reduces, and what each unit encodes."""
+    files, bands = job.scanned, bands_of(job, units)
+    counts = []
+    for band, own in bands.items():
+        counts += scan_units(files, job.reader, band, own).units
+    parts = [
+        EarlierPart(number=job.num_units + number, name=record.data.path, linked=None,
+                    quarantine=None, file=record.file, first_row=record.first_row,
+                    num_rows=record.num_rows)
+        for number, record in enumerate(earlier)
+    ]  # fmt: skip
+    for part in parts:
+        scan_parts(files, job.out, files.band_of(part.number), [part])
+    maps = [map_name(band) for band in range(len(files.bands))]
+    for kind, shuffle in {"texts": files.texts, "ids": files.ids}.items():
+        if kind == "ids" or files.with_texts:
+            index_maps(files, kind, shuffle, maps)
+    reduces = [assign_owners(files, reduce) for reduce in range(NUM_REDUCES)]
+    if not files.with_texts:
+        return counts, reduces, []
+    index_maps(files, "claims", files.claims, [map_name(n) for n in range(NUM_REDUCES)])
+    claims = []
+    for band, own in bands.items():
+        claims += gather_claims(files, band, own, parts).units
+    index_maps(files, "loans", files.loans, [map_name(band) for band in bands])
+    return counts, reduces, claims
+
+
+def fill(units, job, dim):
+    """Pass 2 over these units, in their bands."""
+    files = job.scanned
+    if files.with_texts:
+        bands = range(len(files.bands))
+        lent = [lend_vectors(files, job, dim, band) for band in bands]
+        names = [name for one in lent for name in one.maps]
+        index_maps(files, "vectors", files.vectors(dim, job.dtype), names)
+    for band, own in bands_of(job, units).items():
+        fill_units(job, dim, band, own)
 
 
 def config_of(encoder, folder, long=LongTexts.TRUNCATE):
@@ -122,18 +176,17 @@ def call(embedder, unit) -> UnitResult:
     return result
 
 
-def embed_all(units, job, config, dim) -> list[UnitResult]:
+def embed_all(units, job, config, dim, earlier=()) -> list[UnitResult]:
     """Pass 1 over the units that own a text, in reverse order, then pass 2."""
-    counts, partitions = scan(units, job)
-    own_rows = sum(partition.own_rows for partition in partitions)
-    if not job.num_partitions:  # each unit finds repeats within itself
+    counts, _, claims = scan(units, job, earlier)
+    own_rows = {one.unit: one.own_rows for one in claims}
+    if not job.scanned.with_texts:  # each unit finds repeats within itself
         own_rows = {count.unit: count.num_valid for count in counts}
     embedder = UnitEmbedder(job, config, job.generation)
     results = [call(embedder, unit) for unit in reversed(units) if own_rows[unit.number]]
     done = {record.unit for record in read_commits(job.storage, job.work)}
-    for unit in units:
-        if unit.number not in done:
-            fill_unit(job, dim, unit)
+    assert done == {result.unit for result in results if result.commit is not None}
+    fill([unit for unit in units if unit.number not in done], job, dim)
     return results
 
 
@@ -157,24 +210,21 @@ def unit_at(units, path, row) -> int:
 
 def test_scan_counts_and_owners_are_those_of_a_dictionary(make_job):
     units, job = make_job(CORPUS)
-    counts, partitions = scan(units, job)
+    counts, reduces, claims = scan(units, job)
     rows = usable(CORPUS)
     assert [count.unit for count in counts] == [unit.number for unit in units]
     assert sum(count.num_rows for count in counts) == sum(map(len, CORPUS.values()))
     assert sum(count.num_valid for count in counts) == len(rows)
     assert sum(count.num_chars for count in counts) == sum(len(text) for *_, text in rows)
     owners: dict[str, int] = {}
-    num_borrowed = [0] * len(units)
     for path, row, text in rows:
-        unit = unit_at(units, path, row)
-        num_borrowed[unit] += owners.setdefault(text, unit) != unit
+        owners.setdefault(text, unit_at(units, path, row))
     own = [[text for text, owner in owners.items() if owner == unit.number] for unit in units]
-    assert sum(p.own_rows for p in partitions).tolist() == [len(texts) for texts in own]
-    assert sum(p.own_chars for p in partitions).tolist() == [sum(map(len, texts)) for texts in own]
-    assert sum(p.num_borrowed for p in partitions).tolist() == num_borrowed
-    assert sum(p.num_distinct for p in partitions) == len(owners)
-    assert sum(p.num_reused for p in partitions) == 0
-    assert not any(p.repeated_ids for p in partitions)
+    assert [one.own_rows for one in claims] == [len(texts) for texts in own]
+    assert [one.own_chars for one in claims] == [sum(map(len, texts)) for texts in own]
+    assert sum(one.num_distinct for one in reduces) == len(owners)
+    assert sum(one.num_reused for one in reduces) == 0
+    assert not any(one.repeated_ids for one in reduces)
 
 
 def test_scan_finds_ids_that_occur_twice(make_job, tmp_path):
@@ -182,9 +232,9 @@ def test_scan_finds_ids_that_occur_twice(make_job, tmp_path):
     ids = [*(f"b{n}" for n in range(6)), "a2"]
     table = pa.table({"id": ids, "text": pa.array(CORPUS["b.parquet"], pa.string())})
     pq.write_table(table, tmp_path / "out/corpus/b.parquet")
-    _, partitions = scan(units, job)
-    [repeated] = [p.repeated_ids for p in partitions if p.repeated_ids]
-    assert repeated == [(0, 2), (5, 0)]
+    _, reduces, _ = scan(units, job)
+    [repeated] = [one.repeated_ids for one in reduces if one.repeated_ids]
+    assert repeated == ((0, 2), (5, 0))
 
 
 def test_scan_refuses_a_row_without_an_id(make_job, tmp_path):
@@ -199,7 +249,7 @@ def test_scan_refuses_a_row_without_an_id(make_job, tmp_path):
 def test_units_hold_each_row_with_the_vector_of_its_text(
     is_global, make_job, encoder, bert_folder, ray_kv
 ):
-    units, job = make_job(CORPUS, num_partitions=PARTITIONS if is_global else 0)
+    units, job = make_job(CORPUS, with_texts=is_global)
     results = embed_all(units, job, config_of(encoder, bert_folder), encoder.dim)
     table, quarantine = parts(job)
     rows = usable(CORPUS)
@@ -210,7 +260,7 @@ def test_units_hold_each_row_with_the_vector_of_its_text(
     np.testing.assert_allclose(vector_matrix(table["vector"]), want, atol=1e-6)
     reasons = dict(zip(quarantine["id"].to_pylist(), quarantine["reason"].to_pylist(), strict=True))
     assert reasons == {"a2": "null", "a5": "blank", "b3": "empty"}
-    stats = read_stats(job.storage, job.work)
+    stats = read_stats(job.storage, job.work).values()
     num_distinct = len({text for *_, text in rows})
     num_encoded = sum(s.num_encoded for s in stats)
     assert num_encoded == num_distinct if is_global else num_encoded > num_distinct
@@ -243,19 +293,14 @@ def test_vectors_of_earlier_parts_are_reused(make_job, encoder, bert_folder, ray
     old, _ = parts(job)
     records = read_commits(job.storage, job.work)
     known = set(old["content_hash"].to_pylist())
-    units, job = make_job(
-        CORPUS,
-        name="new",
-        sources=tuple(record.data.path for record in records),
-        source_paths=tuple(record.file for record in records),
-    )
-    embed_all(units, job, config, encoder.dim)
+    units, job = make_job(CORPUS, name="new", earlier=records)
+    embed_all(units, job, config, encoder.dim, records)
     table, _ = parts(job)
     want = np.concatenate(
         [encode_documents(encoder, [text]).vectors for *_, text in usable(CORPUS)]
     )
     np.testing.assert_allclose(vector_matrix(table["vector"]), want, atol=1e-6)
-    stats = read_stats(job.storage, job.work)
+    stats = read_stats(job.storage, job.work).values()
     hashes = table["content_hash"].to_pylist()
     assert sum(s.num_reused for s in stats) == sum(value in known for value in hashes)
     assert sum(s.num_encoded for s in stats) == len(set(hashes) - known)
