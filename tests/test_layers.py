@@ -28,8 +28,9 @@ RUNNERS = ("run", "dedup", "demo", "submit", "api")  # they run other jobs
 READING_ORDER = (
     "hub batching tokenizer transfer attention bfloat16_attention batch_filler int8_products "
     "calibration linear_products fused_linear families flat_model interface_model pooling "
-    "untrusted static_model backbone head result pretrained checkpoint limits prompts fingerprint "
-    "instructions device encode cross_encoder probe encoder chunking documents"
+    "untrusted static_model backbone head result windows pretrained checkpoint limits "
+    "load_tokenizer prompts fingerprint instructions device encode cross_encoder probe encoder "
+    "chunking documents"
 ).split()
 
 

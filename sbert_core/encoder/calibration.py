@@ -110,7 +110,7 @@ InputRanges = dict[Tensor, InputRange]
 
 def calibrate(model: PreTrainedModel, tokenizer: TextTokenizer) -> InputRanges:
     """The ranges of a float32 model's linear layers over the built-in texts."""
-    texts = tokenizer(list(CALIBRATION_TEXTS)).split()
+    texts = tokenizer.tokenize(list(CALIBRATION_TEXTS)).split()
     texts += vocabulary_ids(tokenizer.vocab_size, tokenizer.max_length)
     return measure_ranges(model, [ids for ids in texts if len(ids)])
 

@@ -10,10 +10,15 @@ from itertools import chain
 
 import numpy as np
 
+from sbert_core.arrays import Int64Array
 from sbert_core.choices import LongTexts
 from sbert_core.encoder.chunking import Span, pool_windows, split_windows
 from sbert_core.encoder.encode import Progress
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.prompts import num_text_tokens
+from sbert_core.encoder.result import EncodedTexts, EncodeResult
+from sbert_core.encoder.tokenizer import TextTokenizer, TokenTable
+from sbert_core.encoder.windows import DistinctTexts, token_windows
 from sbert_core.text import invalid_reason
 
 
@@ -38,6 +43,33 @@ class DocumentVectors:
     distinct_lengths: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentPieces:
+    """The windows that documents were cut into: the document of each, and its characters."""
+
+    document: Int64Array
+    chars: Int64Array
+
+    def join(self, encoded: EncodeResult, long: LongTexts) -> DocumentVectors:
+        """Vectors of the documents from those of their pieces."""
+        reasons = {int(self.document[piece]): why for piece, why in encoded.reasons.items()}
+        # A slice copies nothing.
+        kept = np.flatnonzero(~np.isin(self.document, list(reasons))) if reasons else slice(None)
+        found = DocumentVectors(
+            vectors=encoded.vectors[kept],
+            document=self.document[kept],
+            chunk=_chunk_numbers(self.document)[kept],
+            start_char=self.chars[kept, 0],
+            end_char=self.chars[kept, 1],
+            num_tokens=encoded.num_tokens[kept],
+            num_lost_tokens=encoded.num_lost_tokens[kept],
+            reasons=reasons,
+            num_unknown_tokens=encoded.num_unknown_tokens,
+            distinct_lengths=encoded.distinct_lengths,
+        )
+        return _pool_documents(found) if long is LongTexts.POOL else found
+
+
 def encode_documents(
     encoder: Encoder,
     texts: Sequence[object],
@@ -52,39 +84,59 @@ def encode_documents(
     prompt: goes in front of each window; None for the folder's default.
     A document with a window that cannot be encoded has a reason and no vectors.
     """
-    spans = [_spans(encoder, text, long, prompt) for text in texts]
+    prefix = encoder.resolve_prompt(prompt)
+    pieces, windows = cut_documents(encoder.tokenizer, texts, long, prefix)
+    return pieces.join(encoder.encode_report(windows, prompt=prefix, progress=progress), long)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedDocuments:
+    """Documents as far as a tokenizer alone can take them.
+
+    distinct: which of the distinct windows each piece is. num_distinct: of these; tables: tokens.
+    """
+
+    pieces: DocumentPieces
+    distinct: DistinctTexts
+    num_distinct: int
+    tables: tuple[TokenTable, ...]
+
+    def join(self, encoded: EncodedTexts, long: LongTexts) -> DocumentVectors:
+        """Vectors of the documents from those of the distinct windows."""
+        return self.pieces.join(self.distinct.spread(encoded), long)
+
+
+def tokenize_documents(
+    tokenizer: TextTokenizer, texts: Sequence[object], long: LongTexts, prompt: str
+) -> TokenizedDocuments:
+    """The tokens of all documents, in the very windows that `encode_documents` has."""
+    pieces, windows = cut_documents(tokenizer, texts, long, prompt)
+    distinct, found = DistinctTexts.find(windows)
+    tables = tuple(table.packed() for table in token_windows(tokenizer, found, prompt))
+    return TokenizedDocuments(pieces, distinct, len(found), tables)
+
+
+def cut_documents(
+    tokenizer: TextTokenizer, texts: Sequence[object], long: LongTexts, prompt: str
+) -> tuple[DocumentPieces, list[object]]:
+    """Windows that fit the model's length, and where each is from."""
+    spans = [_spans(tokenizer, text, long, prompt) for text in texts]
     document = np.repeat(np.arange(len(texts)), [len(windows) for windows in spans])
     pieces = [
         text if len(windows) == 1 else str(text)[start:end]
         for text, windows in zip(texts, spans, strict=True)
         for start, end in windows
     ]
-    encoded = encoder.encode_report(pieces, prompt=prompt, progress=progress)
-    reasons = {int(document[piece]): why for piece, why in encoded.reasons.items()}
-    # A slice copies nothing.
-    kept = np.flatnonzero(~np.isin(document, list(reasons))) if reasons else slice(None)
     chars = np.fromiter(chain.from_iterable(chain.from_iterable(spans)), np.int64).reshape(-1, 2)
-    found = DocumentVectors(
-        vectors=encoded.vectors[kept],
-        document=document[kept],
-        chunk=_chunk_numbers(document)[kept],
-        start_char=chars[kept, 0],
-        end_char=chars[kept, 1],
-        num_tokens=encoded.num_tokens[kept],
-        num_lost_tokens=encoded.num_lost_tokens[kept],
-        reasons=reasons,
-        num_unknown_tokens=encoded.num_unknown_tokens,
-        distinct_lengths=encoded.distinct_lengths,
-    )
-    return _pool_documents(found) if long is LongTexts.POOL else found
+    return DocumentPieces(document, chars), pieces
 
 
-def _spans(encoder: Encoder, text: object, long: LongTexts, prompt: str | None) -> list[Span]:
+def _spans(tokenizer: TextTokenizer, text: object, long: LongTexts, prompt: str) -> list[Span]:
     if long is LongTexts.TRUNCATE or invalid_reason(text) is not None:
         return [(0, len(text) if isinstance(text, str) else 0)]
     assert isinstance(text, str)
-    tokens = encoder.token_spans(text)
-    room = encoder.window_tokens(prompt)
+    tokens = tokenizer.token_spans(text)
+    room = num_text_tokens(tokenizer, prompt)
     if len(tokens.spans) <= room:
         return [(0, len(text))]
     return list(split_windows(tokens.spans, tokens.words, room))

@@ -30,7 +30,7 @@ from sbert_core.encoder.device import (
     default_budget,
     resolve_precision,
 )
-from sbert_core.encoder.encode import Progress, encode_texts, restore_torch_threads
+from sbert_core.encoder.encode import Progress, encode_windows, restore_torch_threads
 from sbert_core.encoder.fingerprint import network_digest, space_digest
 from sbert_core.encoder.fused_linear import LinearFormat
 from sbert_core.encoder.head import sentence_vectors
@@ -40,21 +40,21 @@ from sbert_core.encoder.limits import (
     require_pad_token,
     require_positive,
     resolve_dim,
-    resolve_max_length,
 )
+from sbert_core.encoder.load_tokenizer import make_tokenizer
 from sbert_core.encoder.probe import fastest_budget, is_batch_invariant
 from sbert_core.encoder.prompts import (
     document_prompt,
     num_skipped_tokens,
-    num_text_tokens,
     query_prompt,
     resolve_prompt,
 )
-from sbert_core.encoder.result import EncodeResult, suggest_wider_format
+from sbert_core.encoder.result import EncodedTexts, EncodeResult, suggest_wider_format
 from sbert_core.encoder.static_model import StaticModel, static_precision
-from sbert_core.encoder.tokenizer import TextTokenizer, TokenSpans, TokenTable
+from sbert_core.encoder.tokenizer import TextTokenizer, TokenTable
 from sbert_core.encoder.transfer import Download, choose_downloader
 from sbert_core.encoder.untrusted import wrap_load_errors
+from sbert_core.encoder.windows import DistinctTexts, token_windows
 from sbert_core.freed_memory import keep_some_freed_memory
 
 log = logging.getLogger(__name__)
@@ -100,12 +100,7 @@ class Encoder:
         dtype = getattr(torch, self.precision) if is_half else torch.float32
         self._model.to(device=self.device, dtype=dtype)
         self._head.to(self.device)
-        self._tokenizer = TextTokenizer(
-            parts.tokenizer,
-            max_length=resolve_max_length(parts, max_length),
-            vocab_size=self._model.get_input_embeddings().num_embeddings,
-            lower_case=parts.config.lower_case,
-        )
+        self._tokenizer = make_tokenizer(parts, max_length)
         ranges = self._ranges if self.precision is Precision.INT8 else {}
         self._backbone = choose_backbone(
             self._model,
@@ -252,16 +247,34 @@ class Encoder:
         if isinstance(texts, str):
             raise ValueError("texts is a single string; give a list of texts")
         texts = list(texts)
-        prefix = self._prompt(prompt, prompt_name)
+        prefix = self.resolve_prompt(prompt, prompt_name)
         if self._tunes_budget:
             fastest = fastest_budget(self, texts, TRIED_BUDGETS[self.device.type])
             self.token_budget = fastest or self.token_budget
             self._tunes_budget = fastest is None
-        encoded = encode_texts(
+        rows, distinct = DistinctTexts.find(texts)
+        windows = token_windows(self, distinct, prefix)
+        return rows.spread(
+            self.encode_windows(
+                windows, len(distinct), normalize=normalize, prompt=prefix, progress=progress
+            )
+        )
+
+    def encode_windows(
+        self,
+        windows: Iterable[TokenTable],
+        num_texts: int,
+        *,
+        prompt: str,
+        normalize: bool = True,
+        progress: Progress | None = None,
+    ) -> EncodedTexts:
+        """Vectors of `num_texts` distinct texts, from tokens that were made with this prompt."""
+        encoded = encode_windows(
             self,
-            texts,
-            prompt=prefix,
-            num_skipped=num_skipped_tokens(self._parts.config, self._tokenizer, prefix),
+            windows,
+            num_texts,
+            num_skipped=num_skipped_tokens(self._parts.config, self._tokenizer, prompt),
             normalize=normalize,
             progress=progress,
         )
@@ -328,7 +341,7 @@ class Encoder:
         return digest(
             {
                 "space": self.space(normalize),
-                "prompt": self._prompt(prompt, prompt_name),
+                "prompt": self.resolve_prompt(prompt, prompt_name),
                 "max_length": self.max_length,
                 "truncation_side": self._tokenizer.truncation_side,
                 "long": long,
@@ -368,15 +381,13 @@ class Encoder:
 
     def tokenize(self, texts: list[str]) -> TokenTable:
         """Token ids of valid texts."""
-        return self._tokenizer(texts)
+        return self._tokenizer.tokenize(texts)
 
-    def token_spans(self, text: str) -> TokenSpans:
-        """Characters and words of the tokens of a valid text of any length."""
-        return self._tokenizer.token_spans(text)
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """What makes tokens of texts; it needs no weights."""
+        return self._tokenizer
 
-    def window_tokens(self, prompt: str | None = None, prompt_name: str | None = None) -> int:
-        """Tokens of text that fit the model's length beside the prompt and special tokens."""
-        return num_text_tokens(self._tokenizer, self._prompt(prompt, prompt_name))
-
-    def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
+    def resolve_prompt(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
+        """The prompt to use: the one given, or one of the folder's by its name."""
         return resolve_prompt(self._parts.config, prompt, prompt_name)

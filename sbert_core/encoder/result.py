@@ -18,6 +18,26 @@ class TextStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """Distinct texts that were passed to the model, in order.
+
+    reasons: why a text has no vector but a row of NaN. num_tokens: 0 where it did not pass the
+    model.
+    """
+
+    vectors: np.ndarray
+    num_tokens: np.ndarray
+    num_lost_tokens: np.ndarray
+    reasons: dict[int, str]
+    num_unknown_tokens: int
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of tokens that are not in the vocabulary."""
+        return self.num_unknown_tokens / max(1, int(self.num_tokens.sum()))
+
+
+@dataclass(frozen=True, slots=True)
 class EncodeResult:
     """Vectors in input order. An invalid text has a row of NaN and a reason.
 
@@ -65,15 +85,15 @@ class EncodeResult:
         return self.num_unknown_tokens / max(1, self.num_encoded_tokens)
 
 
-def suggest_wider_format(encoded: EncodeResult) -> EncodeResult:
+def suggest_wider_format(encoded: EncodedTexts) -> EncodedTexts:
     """The result of a float16 encoder, with a remedy for texts whose vectors are not finite.
 
     float16 ends at 65,504; bfloat16 reaches as far as float32. Not every GPU has it.
     """
     reasons = {
         # A text that has tokens passed the model, so that its vector is what is wrong.
-        row: f"{why} in float16; use bfloat16 or float32" if encoded.num_tokens[row] else why
-        for row, why in encoded.reasons.items()
+        text: f"{why} in float16; use bfloat16 or float32" if encoded.num_tokens[text] else why
+        for text, why in encoded.reasons.items()
     }
     return replace(encoded, reasons=reasons)
 

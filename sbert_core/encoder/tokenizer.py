@@ -6,7 +6,7 @@ Out: TokenTable: ids truncated to the model's length, special tokens included, e
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 
@@ -35,14 +35,34 @@ class TokenTable:
         """The token ids of each text."""
         return np.split(self.ids_T, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
+    def without(self, reasons: dict[int, str]) -> "TokenTable":
+        """The table without the tokens of texts that cannot be encoded, and why they cannot."""
+        if not reasons:
+            return self
+        is_fine = np.ones(len(self.lengths), bool)
+        is_fine[list(reasons)] = False
+        return replace(
+            self,
+            ids_T=self.take(np.flatnonzero(is_fine)),
+            lengths=self.lengths * is_fine,
+            num_lost=self.num_lost * is_fine,
+            reasons=self.reasons | reasons,
+        )
+
     def take(self, texts: np.ndarray) -> np.ndarray:
         """Token ids of these texts, in this order, end to end."""
         starts = np.cumsum(self.lengths) - self.lengths
         lengths = self.lengths[texts]
         # Numbers of the tokens: each text's start, plus 0, 1, 2 ... within it.
         shift = starts[texts] - (np.cumsum(lengths) - lengths)
-        taken: np.ndarray = self.ids_T[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
-        return taken
+        taken = self.ids_T[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
+        ids_T: np.ndarray = taken.astype(np.int64, copy=False)
+        return ids_T
+
+    def packed(self) -> "TokenTable":
+        """The same with ids of two bytes, or four where the vocabulary is larger."""
+        largest = int(self.ids_T.max(initial=0))
+        return replace(self, ids_T=self.ids_T.astype(np.min_scalar_type(max(largest, 256))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +109,7 @@ class TextTokenizer:
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self.pad_id = tokenizer.pad_token_id or 0
 
-    def __call__(self, texts: list[str]) -> TokenTable:
+    def tokenize(self, texts: list[str]) -> TokenTable:
         """Tokens of each text, in order. Runs in Rust and releases the GIL.
 
         A text the tokenizer fails on has a reason instead of ids; the others are not affected.
@@ -101,7 +121,7 @@ class TextTokenizer:
                 reason = f"the tokenizer failed: {error}"
                 nothing = np.zeros(1, np.int64)
                 return TokenTable(np.empty(0, np.int64), nothing, nothing, reasons={0: reason})
-            return _join([self([text]) for text in texts])
+            return _join([self.tokenize([text]) for text in texts])
 
     def _table(self, encodings: list[Encoding]) -> TokenTable:
         lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
@@ -128,16 +148,8 @@ class TextTokenizer:
             for text, token in enumerate(largest)
             if token >= self.vocab_size
         }
-        is_fine = np.ones(len(largest), bool)
-        is_fine[list(reasons)] = False
-        ids_T = table.take(np.flatnonzero(is_fine))
-        return TokenTable(
-            ids_T=ids_T,
-            lengths=table.lengths * is_fine,
-            num_lost=table.num_lost * is_fine,
-            num_unknown=int(np.count_nonzero(ids_T == self.unknown_id)),
-            reasons=reasons,
-        )
+        fine = table.without(reasons)
+        return replace(fine, num_unknown=int(np.count_nonzero(fine.ids_T == self.unknown_id)))
 
     def token_spans(self, text: str) -> TokenSpans:
         """Characters and words of the tokens of a text of any length."""

@@ -26,8 +26,8 @@ from sbert_core.encoder.batching import Batch
 from sbert_core.encoder.checkpoint import read_parts
 from sbert_core.encoder.device import DEFAULT_BUDGET
 from sbert_core.encoder.documents import encode_documents
-from sbert_core.encoder.encode import WINDOW_TEXTS
 from sbert_core.encoder.encoder import Encoder
+from sbert_core.encoder.windows import WINDOW_TEXTS
 
 LIMITS = {24: 3.0, 63: 2.4}  # CPU-seconds per million tokens, by the mean tokens of a text
 

@@ -14,7 +14,7 @@ from support.encoders import tiny_tokenizer
 from tokenizers import Tokenizer
 
 from sbert_core.encoder.encoder import Encoder
-from sbert_core.encoder.result import EncodeResult, TextStatus
+from sbert_core.encoder.result import EncodedTexts, TextStatus
 
 
 def test_any_iterable_of_texts_will_do_but_a_bare_string(bert_folder):
@@ -121,14 +121,14 @@ def test_million_characters_take_one_truncated_row(bert_folder):
 def test_windows_do_not_change_vectors(bert_folder, texts, monkeypatch):
     encoder = Encoder.load(bert_folder)
     want = encoder.encode(texts)
-    monkeypatch.setattr("sbert_core.encoder.encode.WINDOW_TEXTS", 7)
+    monkeypatch.setattr("sbert_core.encoder.windows.WINDOW_TEXTS", 7)
     np.testing.assert_array_equal(encoder.encode(texts), want)
-    monkeypatch.setattr("sbert_core.encoder.encode.WINDOW_CHARS", 100)
+    monkeypatch.setattr("sbert_core.encoder.windows.WINDOW_CHARS", 100)
     np.testing.assert_array_equal(encoder.encode(texts), want)
 
 
 def test_next_window_is_tokenised_while_the_model_works(bert_folder, texts, monkeypatch):
-    monkeypatch.setattr("sbert_core.encoder.encode.WINDOW_TEXTS", 20)
+    monkeypatch.setattr("sbert_core.encoder.windows.WINDOW_TEXTS", 20)
     encoder = Encoder.load(bert_folder, threads=1)
     second_window = threading.Event()
     tokenize, launch_batch, windows = encoder.tokenize, encoder.launch_batch, []
@@ -207,14 +207,9 @@ def test_automatic_budget_is_one_of_those_tried_and_changes_no_bit(bert_folder, 
     assert encoder.token_budget in (512, 1024, 2048, 4096)
 
 
-NOTHING = EncodeResult(
-    vectors=np.empty((0, 32)),
-    num_tokens=np.empty(0),
-    num_lost_tokens=np.empty(0),
-    reasons={},
-    distinct_lengths=np.empty(0),
-    num_unknown_tokens=0,
-)
+def nothing(encoder, windows, num_texts, **_) -> EncodedTexts:
+    zeros = np.zeros(num_texts, np.int64)
+    return EncodedTexts(np.empty((num_texts, 32)), zeros, zeros, {}, 0)
 
 
 def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
@@ -227,7 +222,7 @@ def test_best_budget_is_the_fastest_one(bert_folder, texts, monkeypatch):
 
     monkeypatch.setattr("sbert_core.encoder.probe.encode_texts", encode_texts)
     monkeypatch.setattr("sbert_core.encoder.probe.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("sbert_core.encoder.encoder.encode_texts", lambda *_, **__: NOTHING)
+    monkeypatch.setattr("sbert_core.encoder.encoder.encode_windows", nothing)
     encoder.encode(texts)
     assert encoder.token_budget == 1024, "too few texts to tell"
     encoder.encode([f"{text} {number}" for number in range(20) for text in texts])
