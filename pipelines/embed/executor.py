@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import ray
-from ray.data import ActorPoolStrategy, DataContext, Dataset
 
 from pipelines.embed.find_owners import OwnerSearch, by_band, lend
 from pipelines.embed.model import ResolvedModel
 from pipelines.embed.plan_record import ScanCounts
 from pipelines.embed.spec import EmbedSpec
 from pipelines.embed.staging import StageCall
+from pipelines.embed.unit_dataset import IN_FLIGHT, ActorPool, embed_units
 from pipelines.runtime.capacity import wait_for_capacity
 from pipelines.runtime.metrics import observe
 from pipelines.runtime.progress import SpeedLog, poll_progress, progress
@@ -30,8 +30,7 @@ from sbert_core.corpus.errors import CorruptFile
 from sbert_core.corpus.formats import ConvertedFile
 from sbert_core.corpus.units import Unit
 from sbert_core.storage import Storage
-from workers.common.errors import raise_error_rows
-from workers.embed.actor import EncoderConfig, UnitEmbedder
+from workers.embed.encoder_config import EncoderConfig
 from workers.embed.fill import FilledUnit, fill_units
 from workers.embed.precision import PrecisionProbe, probe_precision
 from workers.embed.records import UnitResult
@@ -39,11 +38,6 @@ from workers.embed.staging import stage_file
 from workers.embed.unit_job import UnitJob
 
 log = logging.getLogger(__name__)
-
-# Ray Data retries a unit without limit; the workers count crashes and give up themselves.
-# This limits actors whose constructor raises.
-MAX_START_DEATHS = 5
-IN_FLIGHT = 2  # units of an actor: one has the model, the other reads or writes
 
 
 class EmbedExecutor(contextlib.ExitStack):
@@ -121,36 +115,21 @@ class EmbedExecutor(contextlib.ExitStack):
             poll_progress(job.generation, self.speeds.record(advance)),
             terminate_if_stalled(self._progress),
         ):
-            dataset = _units_dataset(units).map_batches(
-                UnitEmbedder,
-                batch_size=1,
-                batch_format="pyarrow",
-                compute=self._pool(len(units)),
-                fn_constructor_kwargs={"job": job, "config": config, "board": job.generation},
-                num_cpus=0 if num_gpus else self.spec.cpus_per_actor,
-                num_gpus=num_gpus or None,
+            pool = ActorPool(
+                num_actors=self.num_actors,
+                is_fixed=self.spec.actors is not None or is_embedded(),
+                cpus_per_actor=self.spec.cpus_per_actor,
+                gpus_per_actor=num_gpus,
+                num_cpus=ray.cluster_resources().get("CPU", 1.0),
             )
-            return self._collect_results(dataset, len(units))
+            return self._collect_results(embed_units(units, job, config, pool), len(units))
 
-    def _pool(self, num_units: int) -> ActorPoolStrategy:
-        """A fixed pool for --actors or an embedded Ray; else one that grows with the cluster."""
-        is_fixed = self.spec.actors is not None or is_embedded()
-        most = self.num_actors if is_fixed else max(self.num_actors, num_units)
-        return ActorPoolStrategy(
-            min_size=self.num_actors if is_fixed else 1,
-            max_size=most,
-            initial_size=self.num_actors,
-            max_tasks_in_flight_per_actor=IN_FLIGHT,
-            max_concurrent_calls_per_actor=2,
-            enable_true_multi_threading=True,
-        )
-
-    def _collect_results(self, dataset: Dataset, num_units: int) -> list[UnitResult]:
+    def _collect_results(self, results: Iterator[UnitResult], num_units: int) -> list[UnitResult]:
         """Results of all units; metrics are updated as each ends."""
         began = time.time()
         done: list[UnitResult] = []
         num_bad, num_crashes, model_seconds = 0, 0, 0.0
-        for result in _results(dataset):
+        for result in results:
             raise_if_requested()
             done.append(result)
             self.num_done = len(done)
@@ -198,29 +177,3 @@ class EmbedExecutor(contextlib.ExitStack):
         if num_gpus:
             return max(1, int(found.get("GPU", 0) / num_gpus))
         return max(1, int(found["CPU"] - 1) // self.spec.cpus_per_actor)
-
-
-def _units_dataset(units: list[Unit]) -> Dataset:
-    """A dataset with one unit per row and block, since Ray Data retries whole blocks."""
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # progress is logged by this job
-    context = DataContext.get_current()
-    context.target_max_block_size = None
-    context.enable_progress_bars = False
-    context.memory_usage_poll_interval_s = None
-    context.execution_no_progress_timeout_s = -1  # it sees units alone; see terminate_if_stalled
-    context.max_consecutive_actor_init_deaths = MAX_START_DEATHS
-    # A pool that may grow does when all actors have what they can hold; by itself Ray Data waits
-    # for more than IN_FLIGHT allows.
-    context.autoscaling_config.actor_pool_util_upscaling_threshold = 1.0
-    rows = [
-        {"number": u.number, "path": u.path, "first_row": u.first_row, "num_rows": u.num_rows}
-        for u in units
-    ]
-    return ray.data.from_items(rows, override_num_blocks=len(rows))
-
-
-def _results(dataset: Dataset) -> Iterator[UnitResult]:
-    """Results of units as they come; the first error of an actor is raised."""
-    for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        raise_error_rows(batch)
-        yield from UnitResult.from_table(batch)

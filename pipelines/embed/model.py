@@ -8,7 +8,7 @@ from pipelines.embed.spec import EmbedSpec
 from sbert_core.choices import LongTexts, Precision
 from sbert_core.encoder.documents import DocumentVectors, encode_documents
 from sbert_core.encoder.encoder import Encoder
-from workers.embed.actor import EncoderConfig
+from workers.embed.encoder_config import EncoderConfig
 
 
 @dataclass(frozen=True, slots=True)

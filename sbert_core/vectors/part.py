@@ -1,6 +1,6 @@
 """The part file and the quarantine of a unit, from its rows and the vectors they own or borrow.
 
-In:  CorpusRows, the owner of each row's vector, and the blocks of all owners.
+In:  PartRows, the owner of each row's vector, and the blocks of all owners.
 Out: two Arrow tables: rows in input order, each with its vector; and rows without, with reasons.
 """
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sbert_core.arrays import concat_ranges
 from sbert_core.corpus.columns import CHUNK_COLUMNS, RESERVED_COLUMNS
-from sbert_core.corpus.parquet import HASH_BYTES
+from sbert_core.corpus.parquet import HASH_BYTES, count_chars
 from sbert_core.corpus.reader import CorpusRows
 from sbert_core.data_file import DataFile
 from sbert_core.storage import Storage
@@ -39,6 +39,45 @@ class VectorOwners:
 
 
 @dataclass(frozen=True, slots=True)
+class PartRows:
+    """What a part states of its rows beside vectors: all but the texts, which are not kept.
+
+    ids: None where they are made from the content. hashes: (n, 2). reasons: why a row's text is
+    invalid, by its place.
+    """
+
+    path: str
+    row: np.ndarray
+    ids: pa.Array | None
+    hashes: np.ndarray
+    num_chars: np.ndarray
+    reasons: dict[int, str]
+    carried: dict[str, pa.Array]
+
+    @classmethod
+    def of(cls, rows: CorpusRows) -> "PartRows":
+        """Those of rows that were read."""
+        reasons = {i: why for i, text in enumerate(rows.texts) if (why := invalid_reason(text))}
+        return cls(
+            path=rows.path,
+            row=rows.row,
+            ids=None if rows.ids is None else _compact(rows.ids),
+            hashes=rows.hashes[1],
+            num_chars=count_chars(rows.texts),
+            reasons=reasons,
+            carried={name: _compact(column) for name, column in rows.carried.items()},
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def _compact(column: pa.Array) -> pa.Array:
+    """A copy of its own: a slice is pickled with all it was cut from."""
+    return pa.concat_arrays([column, column[:0]])
+
+
+@dataclass(frozen=True, slots=True)
 class PartTables:
     """A unit's rows with a vector (`table`), and those without. num_documents: rows with one."""
 
@@ -48,7 +87,7 @@ class PartTables:
 
 
 def build_part(
-    rows: CorpusRows,
+    rows: PartRows,
     owner: VectorOwners,
     blocks: Iterable[tuple[int, VectorBlock]],
     *,
@@ -61,7 +100,7 @@ def build_part(
     blocks: by unit number, of all owners, at least one; only one is in memory at a time.
     unit: name for the quarantine. has_chunks: documents may have several vectors.
     """
-    reasons = {i: why for i, text in enumerate(rows.texts) if (why := invalid_reason(text))}
+    reasons = dict(rows.reasons)
     valid = np.array([i for i in range(len(rows)) if i not in reasons], dtype=np.int64)
     assert len(valid) == len(owner.unit), "an owner for every valid row"
     counts, merged, missing = _gather_vectors(owner, blocks)
@@ -101,7 +140,7 @@ def _gather_vectors(
     return counts, VectorBlock(columns, vectors, {}), missing
 
 
-def _document_ids(rows: CorpusRows, valid: np.ndarray, owner: VectorOwners) -> pa.Array:
+def _document_ids(rows: PartRows, valid: np.ndarray, owner: VectorOwners) -> pa.Array:
     """Ids of all rows; an id made from content gets the number of the repeat."""
     if rows.ids is not None:
         return rows.ids
@@ -112,15 +151,14 @@ def _document_ids(rows: CorpusRows, valid: np.ndarray, owner: VectorOwners) -> p
     return pa.array(ids, pa.string())
 
 
-def _hash_column(rows: CorpusRows, places: np.ndarray) -> pa.Array:
+def _hash_column(rows: PartRows, places: np.ndarray) -> pa.Array:
     """Content hashes of some rows with valid texts."""
-    _, hashes = rows.hashes
-    raw = hashes[places].astype(">u8").tobytes()
+    raw = rows.hashes[places].astype(">u8").tobytes()
     return pa.FixedSizeBinaryArray.from_buffers(HASH, len(places), [None, pa.py_buffer(raw)])
 
 
 def _part_table(
-    rows: CorpusRows,
+    rows: PartRows,
     documents: np.ndarray,
     document: np.ndarray,
     block: VectorBlock,
@@ -128,9 +166,8 @@ def _part_table(
     has_chunks: bool,
 ) -> pa.Table:
     chosen = pa.array(documents[document])
-    texts = [str(rows.texts[i]) for i in documents.tolist()]
     hashes = _hash_column(rows, documents)
-    num_chars = pa.array([len(text) for text in texts], pa.int64())
+    num_chars = pa.array(rows.num_chars[documents], pa.int64())
     doc_ids = ids.take(chosen)
     lost = block.columns["num_lost_tokens"]
     vector = pa.FixedSizeListArray.from_arrays(
@@ -165,7 +202,7 @@ def _part_table(
 
 
 def _quarantine_table(
-    rows: CorpusRows, bad: list[int], reasons: dict[int, str], ids: pa.Array, unit: str
+    rows: PartRows, bad: list[int], reasons: dict[int, str], ids: pa.Array, unit: str
 ) -> pa.Table:
     return pa.table(
         {

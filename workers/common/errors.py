@@ -17,10 +17,16 @@ Arguments = TypeVarTuple("Arguments")
 
 
 def errors_as_rows(call: Callable[[*Arguments], pa.Table]) -> Callable[[*Arguments], pa.Table]:
-    """Wrap a call so that an exception becomes a table with one pickled row in column `error`."""
+    """Wrap a call so that an exception becomes a table with one pickled row in column `error`.
+
+    Such a table from the stage before is passed on.
+    """
 
     @wraps(call)
     def guarded(*arguments: *Arguments) -> pa.Table:
+        for one in arguments:
+            if isinstance(one, pa.Table) and ERROR in one.column_names:
+                return one
         try:
             return call(*arguments)
         except Exception as error:  # noqa: BLE001 - raised again by the driver

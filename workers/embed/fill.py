@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sbert_core.corpus.units import Unit
 from sbert_core.vectors.block import read_block
+from sbert_core.vectors.part import PartRows
 from workers.embed.lend import BorrowedVectors
 from workers.embed.records import CommitRecord, UnitStats
 from workers.embed.unit_job import UnitJob, borrows_vectors
@@ -37,5 +38,5 @@ def fill_units(job: UnitJob, dim: int, band: int, units: Sequence[Unit]) -> list
             if borrowed is None:
                 borrowed = BorrowedVectors(job.scanned, dim, job.dtype, band)
             lent = borrowed.take(unit)
-        filled.append(FilledUnit(job.commit(unit, rows, refs, own, lent), stats))
+        filled.append(FilledUnit(job.commit(unit, PartRows.of(rows), refs, own, lent), stats))
     return filled

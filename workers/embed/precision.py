@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sbert_core.choices import Precision
-from workers.embed.actor import EncoderConfig
+from workers.embed.encoder_config import EncoderConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

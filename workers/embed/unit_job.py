@@ -22,6 +22,7 @@ from sbert_core.json_record import encode
 from sbert_core.storage import Storage, storage_at
 from sbert_core.vectors.block import BLOCK_COLUMNS, VectorBlock, read_block
 from sbert_core.vectors.part import (
+    PartRows,
     PartTables,
     VectorOwners,
     build_part,
@@ -154,7 +155,7 @@ class UnitJob:
     def commit(
         self,
         unit: Unit,
-        rows: CorpusRows,
+        rows: PartRows,
         refs: RecordArray,
         own: VectorBlock,
         lent: VectorBlock | None = None,
@@ -204,14 +205,16 @@ class UnitJob:
         types: of the id (`id`) and of carried columns.
         """
         block = self.empty_block(dim)
-        rows = CorpusRows(
+        none = np.empty(0, np.int64)
+        rows = PartRows(
             path="",
-            row=np.empty(0, np.int64),
+            row=none,
             ids=pa.array([], types["id"]),
-            texts=[],
+            hashes=np.empty((0, 2), np.uint64),
+            num_chars=none,
+            reasons={},
             carried={name: pa.array([], types[name]) for name in self.reader.carry},
         )
-        none = np.empty(0, np.int64)
         owner = VectorOwners(none, none, none)
         part = build_part(rows, owner, [(0, block)], unit="", has_chunks=self.has_chunks)
         return self._put("data", "000000", part.table)
