@@ -96,7 +96,8 @@ class VectorsInputs:
 class VectorsMetrics:
     """documents: rows of the corpus; None where each row is one. storage_error: cost in cosines.
 
-    precision_error: the largest 1 - cosine of a sampled vector to that of float32.
+    precision_error: the largest 1 - cosine of a sampled vector to that of float32. processors:
+    digests of the bits that the processors give which made the vectors.
     """
 
     documents: Count | None = optional()
@@ -105,6 +106,7 @@ class VectorsMetrics:
     tokens: Count = 0
     storage_error: dict[str, float] = field(default_factory=dict)
     precision_error: float | None = optional()
+    processors: tuple[str, ...] | None = optional()
 
 
 # -- index -----------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def _embed(
     num_chars = sum(counts.own_chars[unit.number] for unit in todo)
     num_tokens = round(num_chars * scan.tokens_per_char())
     place = executor.place_model(source.model, job.storage, source.work)
-    config = source.model.config(place, scan.precision.precision)
+    config = source.model.config(place, scan.precision.precision, log.device)
     with timer.phase("embed"):
         results = executor.embed(todo, num_rows, num_tokens, job, config)
     for result in results:

@@ -5,6 +5,7 @@ Out: Manifest: parts in the order of units, those of unchanged units linked from
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +40,7 @@ def build_manifest(scan: ScanResult, job: UnitJob, log: UnitLog) -> VectorsManif
         quarantine.append(
             job.write_corrupt_files(dict(plan.corrupt)).made_from(files=len(plan.corrupt))
         )
+    makers = _Makers.find(scan, log.stats.values())
     return Manifest(
         kind=VECTORS.name,
         generation=identity.generation,
@@ -50,7 +52,7 @@ def build_manifest(scan: ScanResult, job: UnitJob, log: UnitLog) -> VectorsManif
         settings=identity.settings(
             scan.scale,
             scan.precision.precision,
-            is_batch_invariant=_is_batch_invariant(scan, log.stats.values()),
+            is_batch_invariant=makers.is_batch_invariant,
         ),
         inputs=VectorsInputs(
             corpus=identity.corpus.root,
@@ -71,27 +73,42 @@ def build_manifest(scan: ScanResult, job: UnitJob, log: UnitLog) -> VectorsManif
             **totals,
             storage_error=scan.storage_error,
             precision_error=scan.precision.error,
+            processors=makers.processors or None,
         ),
     )
 
 
-def _is_batch_invariant(scan: ScanResult, stats: Collection[UnitStats]) -> bool:
-    """Whether every actor that made a vector found its model to be batch-invariant.
+@dataclass(frozen=True, slots=True)
+class _Makers:
+    """Who made the vectors of an artifact: this run, and those whose vectors it takes over.
 
-    For vectors that are taken over, the runs that made them decide.
+    processors: digests of the bits that theirs give.
     """
-    identity, plan = scan.identity, scan.plan
-    encoded = [unit for unit in stats if unit.num_encoded]
-    num_reused = sum(unit.num_reused for unit in stats)
-    if num_reused:  # perhaps vectors of a run that stopped before it published
-        others = [name for name in identity.unfinished() if name != identity.generation]
-        older = [read_stats(identity.out.storage, f"{WORK}/{name}") for name in others]
-        encoded += [unit for units in older for unit in units.values() if unit.num_encoded]
-    found = [bool(unit.batch_invariant) for unit in encoded]
-    is_linked = any(link.data.rows for link in plan.links.values())
-    if identity.current is not None and (num_reused or is_linked):
-        found.append(identity.current.settings.batch_invariant)
-    return all(found)
+
+    is_batch_invariant: bool
+    processors: tuple[str, ...]
+
+    @classmethod
+    def find(cls, scan: ScanResult, stats: Collection[UnitStats]) -> "_Makers":
+        """A vector's bits follow from its text alone only if all actors say so, and give the same.
+
+        For vectors that are taken over, the runs that made them decide.
+        """
+        identity, plan = scan.identity, scan.plan
+        encoded = [unit for unit in stats if unit.num_encoded]
+        num_reused = sum(unit.num_reused for unit in stats)
+        if num_reused:  # perhaps vectors of a run that stopped before it published
+            others = [name for name in identity.unfinished() if name != identity.generation]
+            older = [read_stats(identity.out.storage, f"{WORK}/{name}") for name in others]
+            encoded += [unit for units in older for unit in units.values() if unit.num_encoded]
+        found = [bool(unit.batch_invariant) for unit in encoded]
+        # Units of version 0.1 state none.
+        processors = {unit.processor for unit in encoded if unit.processor is not None}
+        is_linked = any(link.data.rows for link in plan.links.values())
+        if identity.current is not None and (num_reused or is_linked):
+            found.append(identity.current.settings.batch_invariant)
+            processors |= set(identity.current.metrics.processors or ())
+        return cls(all(found) and len(processors) <= 1, tuple(sorted(processors)))
 
 
 def _column_types(scan: ScanResult) -> dict[str, pa.DataType]:

@@ -38,10 +38,11 @@ class ResolvedModel:
         """Vectors of texts, as actors make them."""
         return encode_documents(self.encoder, texts, long=self.long, prompt=self.prompt)
 
-    def config(self, place: str, precision: Precision) -> EncoderConfig:
+    def config(self, place: str, precision: Precision, device: str | None = None) -> EncoderConfig:
         """What an actor needs to load this model from the folder or URI `place`.
 
-        precision: the format that actors compute in, or the word to find it by.
+        precision: the format that actors compute in, or the word to find it by. device: the kind
+        they must have; that of the first one by default.
         """
         return EncoderConfig(
             model=place,
@@ -54,6 +55,7 @@ class ResolvedModel:
             precision=precision,
             wanted_precision=self.precision,
             threads=self.threads,
+            device=device,
         )
 
 

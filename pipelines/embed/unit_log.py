@@ -37,6 +37,11 @@ class UnitLog:
             stashed={s.name.rpartition("/")[2] for s in storage.list(f"{job.work}/stash")},
         )
 
+    @property
+    def device(self) -> str | None:
+        """The kind of device that units were encoded on; None if none was."""
+        return next((stats.device for stats in self.stats.values() if stats.device), None)
+
     def add_encoded(self, result: UnitResult) -> None:
         """A unit of pass 1."""
         self.stats[result.unit] = result.stats

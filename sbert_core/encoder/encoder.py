@@ -42,7 +42,7 @@ from sbert_core.encoder.limits import (
     resolve_dim,
 )
 from sbert_core.encoder.load_tokenizer import make_tokenizer
-from sbert_core.encoder.probe import fastest_budget, is_batch_invariant
+from sbert_core.encoder.probe import fastest_budget, is_batch_invariant, processor_digest
 from sbert_core.encoder.prompts import (
     document_prompt,
     num_skipped_tokens,
@@ -300,6 +300,11 @@ class Encoder:
         return is_claimed and is_batch_invariant(
             self, self._model.config.vocab_size, self.max_length
         )
+
+    @cached_property
+    def processor(self) -> str:
+        """Digest of the bits that this processor gives to a few made-up texts."""
+        return processor_digest(self, self._model.config.vocab_size, self.max_length)
 
     @cached_property
     def _ranges(self) -> InputRanges:

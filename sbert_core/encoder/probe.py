@@ -1,9 +1,11 @@
 """Measurements of an encoder on this machine.
 
 In:  an encoder, and for speed a sample of texts.
-Out: whether a vector's bits are independent of its batch; the fastest token budget.
+Out: whether a vector's bits are independent of its batch; which bits this processor gives; the
+     fastest token budget.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 
@@ -52,6 +54,21 @@ def is_batch_invariant(encoder: BatchEncoder, vocab_size: int, max_length: int) 
     return np.array_equal(among_few, among_many) and np.array_equal(
         among_few[:num_alone], alone[:num_alone]
     )
+
+
+def processor_digest(encoder: BatchEncoder, vocab_size: int, max_length: int) -> str:
+    """Digest of the vectors of made-up texts, each alone: equal where a processor gives equal bits.
+
+    The order in which a product is summed depends on the instructions and caches it is made for.
+    """
+    rng = np.random.default_rng(1)
+    found = hashlib.blake2b(digest_size=6)
+    with restore_torch_threads():
+        for length in PROBED_LENGTHS:
+            ids = rng.integers(vocab_size, size=min(length, max_length))
+            vectors = encoder.launch_batch(Batch.of(np.zeros(1, np.int64), [ids]), True, 0).wait()
+            found.update(np.ascontiguousarray(vectors).tobytes())
+    return found.hexdigest()
 
 
 def fastest_budget(

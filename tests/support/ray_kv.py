@@ -15,7 +15,8 @@ class FakeKv:
 
     def internal_kv_put(self, key, value, overwrite, namespace):
         is_new = key not in self.values
-        self.values[key] = value
+        if is_new or overwrite:
+            self.values[key] = value
         return int(is_new)
 
     def internal_kv_get(self, key, namespace):

@@ -22,6 +22,7 @@ from ray.experimental.internal_kv import (
 
 NAMESPACE = "sbert-mill"
 REPORT_SECONDS = 2.0
+AGREED = "agreed"  # begins the names of entries that are no progress
 
 
 class ProgressBoard:
@@ -72,6 +73,17 @@ def count_load_crashes(run: str) -> Iterator[int]:
         _internal_kv_del(key, namespace=NAMESPACE)
 
 
+def agree(run: str, what: str, value: str) -> str:
+    """The value that the first worker of a run has stated, which is this one if it is the first."""
+    key = f"{run}/{AGREED}-{what}"
+    if not _internal_kv_initialized():  # called as a plain function, outside of Ray
+        return value
+    if not _internal_kv_put(key, value, overwrite=False, namespace=NAMESPACE):
+        return value
+    found = _internal_kv_get(key, namespace=NAMESPACE)
+    return value if found is None else found.decode()
+
+
 class BoardTotals(NamedTuple):
     """Rows and tokens of all workers of a run, and the remark of one of them."""
 
@@ -82,7 +94,8 @@ class BoardTotals(NamedTuple):
 
 def read_totals(run: str) -> BoardTotals:
     """The sum of all entries of a run."""
-    lines = [_internal_kv_get(key, namespace=NAMESPACE) for key in _keys(run)]
+    keys = [key for key in _keys(run) if f"/{AGREED}-".encode() not in key]
+    lines = [_internal_kv_get(key, namespace=NAMESPACE) for key in keys]
     parts = [line.decode().split(" ", 2) for line in lines if line]
     remarks = [remark for *_, remark in parts if remark]
     return BoardTotals(

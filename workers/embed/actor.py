@@ -16,13 +16,28 @@ from sbert_core.encoder.documents import DocumentVectors, TokenizedDocuments
 from sbert_core.freed_memory import keep_freed_memory, return_freed_memory
 from workers.common.errors import errors_as_rows
 from workers.common.memory import peak_private_bytes
-from workers.common.progress_board import ProgressBoard, count_load_crashes
+from workers.common.progress_board import ProgressBoard, agree, count_load_crashes
 from workers.embed.crash_counter import MAX_CRASHES, CrashCounter, require_few_crashes
 from workers.embed.encoder_config import EncoderConfig
 from workers.embed.isolate import encode_excluding_crashers
 from workers.embed.stages import TokenizedUnit, pack, unpack
 from workers.embed.unit_job import UnitJob
 from workers.embed.unit_steps import EncodedUnit, ReadUnit, read_unit, write_unit
+
+
+class MixedDevices(ValueError):
+    """An actor has another kind of device than the first one of the run."""
+
+    def __init__(self, found: str, agreed: str) -> None:
+        super().__init__(found, agreed)  # the arguments are what pickle keeps
+        self.found, self.agreed = found, agreed
+
+    def __str__(self) -> str:
+        return (
+            f"an actor encodes on a device of kind {self.found}, others of this run on "
+            f"{self.agreed}: their vectors differ in the last digits; use nodes of one kind, or "
+            "remove the unfinished work"
+        )
 
 
 class WarmEncoder:
@@ -37,7 +52,19 @@ class WarmEncoder:
         with count_load_crashes(board) as self.num_load_crashes:
             if self.num_load_crashes < MAX_CRASHES:
                 self.encoder = config.load()
+                self.agreed_device = config.device or agree(board, "device", self.device)
         keep_freed_memory()
+
+    @property
+    def device(self) -> str:
+        """The kind of device it encodes on."""
+        return self.encoder.device.type
+
+    def require_usable(self) -> None:
+        """OSError if loading has killed too many processes; MixedDevices beside another kind."""
+        require_few_crashes(self.num_load_crashes)
+        if self.device != self.agreed_device:
+            raise MixedDevices(self.device, self.agreed_device)
 
     def encode(
         self,
@@ -48,7 +75,8 @@ class WarmEncoder:
     ) -> EncodedUnit:
         """What the model makes of a unit. source: its texts, or their tokens."""
         with self.turn:
-            batch_invariant = self.encoder.batch_invariant  # measured once per device
+            # Both are measured once per actor.
+            batch_invariant, processor = self.encoder.batch_invariant, self.encoder.processor
             began = time.time()
             documents = self._documents(source, crashes)
             seconds = time.time() - began
@@ -56,6 +84,8 @@ class WarmEncoder:
             read=read,
             documents=documents,
             batch_invariant=batch_invariant,
+            device=self.device,
+            processor=processor,
             model_seconds=seconds,
             num_crashes=crashes.number,
             start=start,
@@ -91,7 +121,7 @@ class UnitEmbedder:
         """Write the part of the unit in the first row of `batch`; a UnitResult as a table."""
         unit = Unit(**batch.to_pylist()[0])
         start = time.time()
-        require_few_crashes(self.model.num_load_crashes)
+        self.model.require_usable()
         with CrashCounter(self.job, unit) as crashes:
             read, texts = read_unit(self.job, unit)
             result = write_unit(self.job, self.model.encode(read, texts, start, crashes))
@@ -113,7 +143,7 @@ class UnitEncoder:
     def __call__(self, batch: pa.Table) -> pa.Table:
         """An EncodedUnit from the TokenizedUnit in the first row of `batch`."""
         tokenized = unpack(batch, TokenizedUnit)
-        require_few_crashes(self.model.num_load_crashes)
+        self.model.require_usable()
         read, source = tokenized.read, tokenized.tokens
         with CrashCounter(self.job, read.unit, is_last=False) as crashes:
             if source is None or crashes.is_suspect:  # the texts themselves, to find the deadly one

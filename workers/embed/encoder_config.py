@@ -23,6 +23,7 @@ class EncoderConfig:
     """How every actor of a job loads the model, and the recipe it must have.
 
     wanted_precision: the word that was given, which the recipe hashes; precision: what it became.
+    device: the kind that earlier attempts at the job have used, if there were any.
     """
 
     model: str
@@ -35,6 +36,7 @@ class EncoderConfig:
     precision: Precision
     wanted_precision: Precision
     threads: int
+    device: str | None = None
 
     def load(self) -> Encoder:
         """Load the encoder; ValueError if the model is not the one of the job any more."""

@@ -24,7 +24,8 @@ class UnitStats:
     """What became of a unit's valid rows.
 
     num_encoded: distinct texts that passed the model. num_reused: rows with a vector of an earlier
-    run. num_repeats: all others. The last three are None where nothing was encoded.
+    run. num_repeats: all others. device: its kind; processor: digest of the bits it gives. Those
+    from num_unknown on are None where nothing was encoded.
     """
 
     num_encoded: Count
@@ -34,6 +35,8 @@ class UnitStats:
     num_unknown: Count | None = optional()
     num_padding: Count | None = optional()
     batch_invariant: bool | None = optional()
+    device: str | None = optional()
+    processor: str | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,11 +37,16 @@ class ReadUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedUnit:
-    """What the model made of a unit. start: of the unit, seconds since the epoch."""
+    """What the model made of a unit. start: of the unit, seconds since the epoch.
+
+    device, processor: of the encoder, as in UnitStats.
+    """
 
     read: ReadUnit
     documents: DocumentVectors
     batch_invariant: bool
+    device: str
+    processor: str
     model_seconds: float
     num_crashes: int
     start: float
@@ -66,6 +71,8 @@ def write_unit(job: UnitJob, encoded: EncodedUnit) -> UnitResult:
         num_unknown=documents.num_unknown_tokens,
         num_padding=_count_padding(documents.distinct_lengths),
         batch_invariant=encoded.batch_invariant,
+        device=encoded.device,
+        processor=encoded.processor,
     )
     return UnitResult(
         unit=read.unit.number,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sbert_core.encoder.batching import flat_batches
-from sbert_core.encoder.probe import is_batch_invariant
+from sbert_core.encoder.probe import is_batch_invariant, processor_digest
 from sbert_core.encoder.transfer import FinishedDownload
 
 VOCABULARY, LONGEST = 30_000, 256
@@ -67,3 +67,10 @@ def test_defect_of_some_lengths_or_batches_is_found(is_defective):
 def test_trial_keeps_to_the_length_of_the_model(longest):
     encoder = FakeEncoder(lambda ids, num_texts, num_tokens: len(ids) > longest)
     assert is_batch_invariant(encoder, 5, longest)
+
+
+@pytest.mark.parametrize("longest", [1, 8, 256])
+def test_processors_are_told_apart_by_one_bit_of_one_text(longest):
+    same = [processor_digest(FakeEncoder(), VOCABULARY, longest) for _ in range(2)]
+    other = FakeEncoder(lambda ids, num_texts, num_tokens: len(ids) == min(longest, 256))
+    assert same[0] == same[1] != processor_digest(other, VOCABULARY, longest)

@@ -154,3 +154,22 @@ def test_pooled_documents_with_nothing_to_encode_are_planned_and_updated(options
     write_corpus(corpus, {"a.parquet": rows_of(texts[1:], 1)})
     assert embed(corpus, out, **pool).embedded == 0
     np.testing.assert_array_equal(vectors_of(table_of(out)), want[1:])
+
+
+def test_vectors_of_two_kinds_of_processor_are_not_batch_invariant(options, tmp_path):
+    texts = sentences(50)
+    corpus = write_corpus(tmp_path / "in", {"a.parquet": rows_of(texts[:20])})
+    out = tmp_path / "out"
+    embed(corpus, out, **options)
+    facts = json.loads((out / "_manifest.json").read_text())
+    [own] = facts["processors"]
+    facts["processors"] = ["0a"]  # as if another kind had made them
+    (out / "_manifest.json").write_text(json.dumps(facts))
+    write_corpus(corpus, {"b.parquet": rows_of(texts[20:], 100)})
+    embed(corpus, out, **options)
+    manifest = Artifact.open(out).manifest
+    assert manifest.metrics.processors == tuple(sorted(["0a", own]))
+    assert manifest.settings.batch_invariant is False
+    (corpus / "a.parquet").unlink()
+    embed(corpus, tmp_path / "fresh", **options)
+    assert Artifact.open(tmp_path / "fresh").manifest.metrics.processors == (own,)

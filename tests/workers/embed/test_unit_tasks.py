@@ -28,7 +28,7 @@ from sbert_core.choices import LongTexts
 from sbert_core.encoder.documents import encode_documents
 from sbert_core.errors import InvalidInput
 from sbert_core.vectors.block import vector_matrix
-from workers.embed.actor import UnitEmbedder
+from workers.embed.actor import MixedDevices, UnitEmbedder
 from workers.embed.crash_counter import MAX_CRASHES
 from workers.embed.records import UnitResult, read_commits, read_stats
 
@@ -227,3 +227,16 @@ def test_tokenizer_takes_the_threads_that_were_set_after_its_import(bert_folder)
         env=environment, capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     assert done.stdout.strip() == "5"
+
+
+def test_actor_on_another_kind_of_device_is_refused(make_job, encoder, bert_folder, ray_kv):
+    [unit], job = make_job({"a.parquet": ["one"]})
+    scan([unit], job)
+    config = config_of(encoder, bert_folder)
+    assert call(UnitEmbedder(job, config, "run"), unit).stats.device == "cpu"
+    ray_kv.values[b"other/agreed-device"] = b"cuda"  # as the first actor of the run has found
+    with pytest.raises(MixedDevices):
+        call(UnitEmbedder(job, config, "other"), unit)
+    with pytest.raises(MixedDevices):  # as an earlier attempt has recorded
+        call(UnitEmbedder(job, replace(config, device="cuda"), "run"), unit)
+    assert call(UnitEmbedder(job, replace(config, device="cpu"), "run"), unit).commit is not None
