@@ -65,17 +65,22 @@ class MaterializeStage(Stage[AnyManifest, StageReport]):
 
 def own_paths(manifest: AnyManifest) -> dict[str, str]:
     """Where files of older generations belong in the folders of this one, by their paths."""
+    numbers = {_unit_place(file): number for number, file in enumerate(manifest.files)}
     found = {}
-    for files in (manifest.files, manifest.quarantine, manifest.sidecars):
-        for number, file in enumerate(files):
-            folder, generation, name = _parts(file.path)
-            if generation == manifest.generation:
-                continue
-            if manifest.kind == VECTORS.name and files is manifest.files:
-                # The number of its unit: readers of the folder get rows in the order of the corpus.
-                name = f"{number:06d}-{file.sha256[:16]}.parquet"
-            found[file.path] = f"{folder}/{manifest.generation}/{name}"
+    for file in manifest.listed:
+        folder, generation, name = _parts(file.path)
+        if generation == manifest.generation:
+            continue
+        if manifest.kind == VECTORS.name and (number := numbers.get(_unit_place(file))) is not None:
+            # The number of its unit: readers of the folder get rows in the order of the corpus.
+            name = f"{number:06d}-{file.sha256[:16]}.parquet"
+        found[file.path] = f"{folder}/{manifest.generation}/{name}"
     return found
+
+
+def _unit_place(file: DataFile) -> tuple[object, object]:
+    """The rows that a file of vectors or of their quarantine was made from."""
+    return file.source.get("file"), file.source.get("first_row")
 
 
 def _parts(path: str) -> tuple[str, str, str]:

@@ -165,6 +165,7 @@ SPECS_AND_DIGESTS = [
     ),
     (PairsSpec(vectors="v", out="o", method="exact", top_k=3), "294a5be8cd2d45ad"),
     (PathSpec(artifact="a"), "f002367c8f06ac1c"),
+    (PathSpec(artifact="a", files=True, materialize=True, address="a:1"), "PATHDIGEST"),
     (PrepareSpec(files=("f",), out="o", format="ranking"), "1deeda499c50e715"),
     (
         PrepareSpec(
