@@ -165,7 +165,7 @@ SPECS_AND_DIGESTS = [
     ),
     (PairsSpec(vectors="v", out="o", method="exact", top_k=3), "294a5be8cd2d45ad"),
     (PathSpec(artifact="a"), "f002367c8f06ac1c"),
-    (PathSpec(artifact="a", files=True, materialize=True, address="a:1"), "PATHDIGEST"),
+    (PathSpec(artifact="a", files=True, materialize=True, address="a:1"), "084b1a938ffc64f5"),
     (PrepareSpec(files=("f",), out="o", format="ranking"), "1deeda499c50e715"),
     (
         PrepareSpec(
