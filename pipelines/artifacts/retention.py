@@ -53,7 +53,7 @@ def remove_unused(storage: Storage, in_use: set[str], folders: Iterable[str] = F
     for folder in folders:
         found = defaultdict(list)
         for stat in storage.list(folder):
-            home = _generation_folder(stat.name)
+            home = generation_folder(stat.name)
             if home is not None:
                 found[home].append(stat.name)
         for home, names in found.items():
@@ -64,17 +64,18 @@ def remove_unused(storage: Storage, in_use: set[str], folders: Iterable[str] = F
                 storage.delete_files(unused)
 
 
+def generation_folder(name: str) -> str | None:
+    """The folder of a generation that a file lies in; None for files of others."""
+    folder, _, rest = name.partition("/")
+    generation, _, file = rest.partition("/")
+    return f"{folder}/{generation}" if file and GENERATION.fullmatch(generation) else None
+
+
 def remove_void_records(storage: Storage, published: bytes) -> None:
     """Remove records of other manifests, and that of a first one, which replaced nothing."""
     valid = _record_name(published)
     found = [stat.name for stat in storage.list(REPLACED)]
     storage.delete_files([name for name in found if name != valid or storage.read(name) == NOTHING])
-
-
-def _generation_folder(name: str) -> str | None:
-    folder, _, rest = name.partition("/")
-    generation, _, file = rest.partition("/")
-    return f"{folder}/{generation}" if file and GENERATION.fullmatch(generation) else None
 
 
 def _record_name(published: bytes) -> str:

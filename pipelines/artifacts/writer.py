@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pipelines.artifacts.errors import IncompleteArtifact
 from pipelines.artifacts.kinds import Kind
-from pipelines.artifacts.layout import FOLDERS, RUN, WORK
+from pipelines.artifacts.layout import FOLDERS, REPLACED, RUN, WORK
 from pipelines.artifacts.manifest import AnyManifest, Manifest, read_manifest
 from pipelines.artifacts.reader import typed
 from pipelines.artifacts.retention import (
@@ -109,6 +109,18 @@ class Writer:
         self.storage.put_if(MANIFEST, data, self._version)
         # Only the one that published removes anything: a run that lost its place deletes nothing.
         self.tidy(data)
+
+    def put_manifest(self, manifest: AnyManifest) -> None:
+        """Make a manifest the published one; remove nothing.
+
+        ConflictError if another run published meanwhile.
+        """
+        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
+
+    def remove_all_but(self, listed: set[str]) -> None:
+        """Remove all else, also what readers of the last manifest need: rows to be forgotten."""
+        self.storage.delete([WORK, REPLACED])
+        remove_unused(self.storage, listed)
 
     def tidy(self, published: bytes) -> None:
         """Remove work in progress, and files that are not in use; nothing of anybody else.

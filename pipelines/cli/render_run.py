@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.dedup.job import DedupReport
     from pipelines.demo.job import DemoReport
     from pipelines.doctor.job import DoctorReport
+    from pipelines.purge.job import PurgedArtifact, PurgeReport
     from pipelines.report.job import ReportResult
     from pipelines.run.estimate import JobPlan
     from pipelines.run.job import RunReport
@@ -123,3 +124,25 @@ def doctor_json(report: "DoctorReport") -> Rendered:
 
 def _doctor_code(report: "DoctorReport") -> int:
     return EXIT_BAD_INPUT if report.num_failed else 0
+
+
+def render_purge(report: "PurgeReport") -> str:
+    return "\n".join(_purged_line(done, report.num_ids) for done in report.artifacts)
+
+
+def _purged_line(done: "PurgedArtifact", num_ids: int) -> str:
+    proof = done.proof
+    others = f"; {proof.others:,} files of others were not read" if proof.others else ""
+    if done.is_removed:
+        return (
+            f"{done.out}: held {done.rows_removed:,} of the rows and was removed, since an index "
+            f"keeps their vectors until it is built again: sbert index VECTORS --out {done.out}"
+            f"{others}"
+        )
+    if done.kind is None:
+        return f"{done.out}: nothing is published, unfinished work was removed{others}"
+    return (
+        f"{done.out}: {done.rows_removed:,} rows removed, {done.files_written:,} files written "
+        f"again; proof: none of {num_ids:,} ids in {proof.rows:,} rows of {proof.files:,} files, "
+        f"no other generation and no unfinished work is left{others}"
+    )

@@ -71,8 +71,9 @@ def own_paths(manifest: AnyManifest) -> dict[str, str]:
         folder, generation, name = _parts(file.path)
         if generation == manifest.generation:
             continue
-        if manifest.kind == VECTORS.name and (number := numbers.get(_unit_place(file))) is not None:
+        if manifest.kind == VECTORS.name and "first_row" in file.source:
             # The number of its unit: readers of the folder get rows in the order of the corpus.
+            number = numbers[_unit_place(file)]
             name = f"{number:06d}-{file.sha256[:16]}.parquet"
         found[file.path] = f"{folder}/{manifest.generation}/{name}"
     return found
