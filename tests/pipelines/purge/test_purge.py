@@ -37,6 +37,7 @@ from pipelines.purge.proof import TraceLeft, prove
 from pipelines.purge.spec import PurgeSpec
 from pipelines.search.index import Index
 from sbert_core.storage import LocalStorage, storage_at
+from sbert_core.vectors.reader import decode_unit_vectors
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 TEXTS = sentences(70)
@@ -75,17 +76,19 @@ def purge(*places, address, ids=FORGOTTEN):
     return run(PurgeSpec(artifacts=tuple(map(str, places)), id=tuple(ids), address=address))
 
 
-def vectors_by_id(out) -> dict[str, bytes]:
-    table = table_of(out)
-    return dict(
-        zip(table["id"].to_pylist(), (row.tobytes() for row in vectors_of(table)), strict=True)
-    )
+def bytes_of(out, ids) -> dict[str, tuple[bytes, bytes]]:
+    """The vectors of some rows as files have them: as they are, and of exactly unit length."""
+    table = table_of(out).combine_chunks()
+    units = decode_unit_vectors(table, None, str(out))
+    rows = zip(table["id"].to_pylist(), vectors_of(table), units, strict=True)
+    return {name: (own.tobytes(), unit.tobytes()) for name, own, unit in rows if name in ids}
 
 
-def assert_forgotten(out: Path, ids: list[str], vectors: list[bytes]) -> None:
+def assert_forgotten(out: Path, ids: list[str], vectors: dict[str, tuple[bytes, bytes]]) -> None:
+    assert vectors.keys() == {"r101", "r205"}
     for name in files_of(out):
         data = (out / name).read_bytes()
-        assert not [own for own in vectors if own in data], name
+        assert not [own for both in vectors.values() for own in both if own in data], name
         assert not [own for own in ids if own.encode() in data], name
         if name.endswith(".parquet"):
             for row in pq.read_table(out / name).to_pylist():
@@ -98,7 +101,7 @@ def without(table: pa.Table, ids: list[str]) -> list[dict]:
 
 def test_purge_leaves_no_trace_and_no_other_row_out(vectors, options):
     before, bad = table_of(vectors), quarantine_of(vectors)
-    gone = [vectors_by_id(vectors)[name] for name in ("r101", "r205")]
+    gone = bytes_of(vectors, FORGOTTEN)
     assert {"r137", "r138"} <= {row["id"] for row in bad}
     [done] = purge(vectors, address=options["address"]).artifacts
     assert (done.rows_removed, done.files_written, done.is_removed) == (3, 3, False)
@@ -169,19 +172,20 @@ def test_purge_removes_an_index_that_holds_a_row(kind, vectors, corpus, options,
         )
 
     build()
-    gone = [vectors_by_id(vectors)[name] for name in ("r101", "r205")]
+    gone = bytes_of(vectors, FORGOTTEN)
     [clean] = purge(place, address=address, ids=["r999"]).artifacts
-    assert not clean.is_removed and Index.open(place).rows == 60 - 3
+    assert not clean.is_removed and Index.open(place).rows == 60
     purge(vectors, address=address)
     build()  # an update: the rows cannot be found any more, but their vectors are there
-    assert Index.open(place).rows == 60 - 3 - 2
-    assert any(own in path.read_bytes() for own in gone for path in place.rglob("*.*w*"))
+    assert Index.open(place).rows == 58
+    files = [(place / name).read_bytes() for name in files_of(place)]
+    assert all(any(unit in data for data in files) for _, unit in gone.values())
     [done] = purge(place, address=address).artifacts
     assert done.is_removed and done.rows_removed == 2
     assert files_of(place) <= {"_lock", "_purged.json"}
     assert not purge(place, address=address).artifacts[0].is_removed  # again: nothing is left
     build()
-    assert Index.open(place).rows == 60 - 3 - 2
+    assert Index.open(place).rows == 58
     [done] = purge(place, address=address).artifacts
     assert (done.is_removed, done.rows_removed) == (False, 0)
     assert_forgotten(place, FORGOTTEN, gone)
@@ -199,7 +203,7 @@ def test_purge_killed_at_any_change_is_ended_by_the_same_command(
     address = options["address"]
     spec = IndexSpec(vectors=str(vectors), out=str(index), recall_sample=20, address=address)
     index_job.run(spec)
-    gone = [vectors_by_id(vectors)[name] for name in ("r101", "r205")]
+    gone = bytes_of(vectors, FORGOTTEN)
     starts = {"vectors": vectors, "index": index}
 
     def copies(name: str) -> list[Path]:
