@@ -20,6 +20,7 @@ from pipelines.artifacts.kinds import INDEX, VECTORS
 from pipelines.artifacts.layout import PURGED, RUN, WORK
 from pipelines.artifacts.manifest import AnyManifest
 from pipelines.artifacts.retention import listed_paths
+from pipelines.artifacts.sidecars import CARD
 from pipelines.artifacts.writer import Writer
 from pipelines.purge.ids import read_ids
 from pipelines.purge.proof import Proof, prove
@@ -31,8 +32,6 @@ from pipelines.runtime.session import job_session
 from pipelines.runtime.wait_policy import lock_when_free
 from sbert_core.corpus.published import MANIFEST
 from sbert_core.storage import storage_at
-
-CARD = "card.json"
 
 
 class CannotPurge(ValueError):
