@@ -41,6 +41,7 @@ from sbert_core.vectors.reader import decode_unit_vectors
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 TEXTS = sentences(70)
+MADE = Path(__file__).parents[2] / "support" / "old" / "made"
 FORGOTTEN = ["r101", "r137", "r205"]  # of a.parquet two, one of them without a vector
 IDS = pa.array(FORGOTTEN, pa.large_string())
 
@@ -158,6 +159,19 @@ def test_purge_of_windows_goes_by_their_document(corpus, options, tmp_path):
     assert table_of(out).to_pylist() == left
     documents = {row["doc_id"] for row in left}
     assert Artifact.open(out).manifest.metrics.documents == len(documents)
+
+
+@pytest.mark.parametrize("name", ["vectors", "chunks", "int8", "content"])
+def test_purge_of_an_artifact_of_an_earlier_version(name, ray_address, tmp_path):
+    place = Path(shutil.copytree(MADE / name, tmp_path / name))
+    before = table_of(place)
+    column = "doc_id" if "doc_id" in before.column_names else "id"
+    ids = [str(before[column][0].as_py())]
+    [done] = purge(place, address=ray_address, ids=ids).artifacts
+    left = [row for row in before.to_pylist() if str(row[column]) not in ids]
+    assert table_of(place).to_pylist() == left
+    assert done.rows_removed == before.num_rows - len(left) > 0
+    assert_nothing_but_the_artifact(place)
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "faiss:SQ8"])
