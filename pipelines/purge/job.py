@@ -10,8 +10,7 @@ only building it again gets rid of them. Safe under kills: every step can be rep
 command goes on. Gives up: readers that hold the last manifest, whose files are gone.
 """
 
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -28,8 +27,8 @@ from pipelines.purge.rows import count_found, purged_vectors
 from pipelines.purge.spec import PurgeSpec
 from pipelines.runtime.failure_cache import OUTCOME
 from pipelines.runtime.readable import ReadableReport
-from pipelines.runtime.session import job_session
-from pipelines.runtime.wait_policy import lock_when_free
+from pipelines.runtime.stage import Stage, StageReport, run_stage
+from pipelines.runtime.timing import StageTimer
 from sbert_core.corpus.published import MANIFEST
 from sbert_core.storage import storage_at
 
@@ -48,13 +47,12 @@ class CannotPurge(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgedArtifact(ReadableReport):
+class PurgedArtifact(StageReport):
     """What was done to one artifact.
 
     kind: None where nothing was published. is_removed: an index that held some of the rows.
     """
 
-    out: str
     kind: str | None
     rows_removed: int
     files_written: int
@@ -75,8 +73,8 @@ def run(spec: PurgeSpec) -> PurgeReport:
     ids = read_ids(spec)
     for place in spec.artifacts:
         _check(place)
-    done = tuple(_purge(place, ids, spec.address) for place in spec.artifacts)
-    return PurgeReport(num_ids=len(ids), artifacts=done)
+    stages = [PurgeStage(PurgeTarget(place), ids, spec.address) for place in spec.artifacts]
+    return PurgeReport(num_ids=len(ids), artifacts=tuple(run_stage(stage) for stage in stages))
 
 
 def _check(place: str) -> None:
@@ -90,43 +88,65 @@ def _check(place: str) -> None:
         raise NotAnArtifact(place, MANIFEST)
 
 
-def _purge(place: str, ids: pa.Array, address: str | None) -> PurgedArtifact:
-    with ExitStack() as stack:
-        out = stack.enter_context(Writer.claim(place, lock_when_free))
-        stack.enter_context(job_session(place, address))
-        left, rows_removed, files_written = _without_rows(out, ids)
-        # A remembered failure may name a row.
-        out.storage.delete([OUTCOME])
-        if left is None:
-            out.storage.delete([RUN, CARD])
-            out.remove_all_but(set())
-        else:
-            out.remove_all_but(listed_paths(left))
-            out.storage.delete([PURGED])
+@dataclass(frozen=True, slots=True)
+class PurgeTarget:
+    """One of the artifacts."""
+
+    out: str
+
+
+class PurgeStage(Stage[PurgedArtifact, PurgedArtifact]):
+    """One artifact without the rows of some ids. There is always something to do: the proof."""
+
+    def __init__(self, spec: PurgeTarget, ids: pa.Array, address: str | None) -> None:
+        self._spec, self._ids, self.address = spec, ids, address
+
+    @property
+    def spec(self) -> PurgeTarget:
+        return self._spec
+
+    def find_published(self, out: Writer) -> PurgedArtifact | None:
+        return None
+
+    def work(self, out: Writer, timer: StageTimer) -> PurgedArtifact:
+        with timer.phase("purge"):
+            left, rows_removed, files_written = self._publish_without(out)
+            # A remembered failure may name a row.
+            out.storage.delete([OUTCOME])
+            if left is None:
+                out.storage.delete([RUN, CARD])
+                out.remove_all_but(set())
+            else:
+                out.remove_all_but(listed_paths(left))
+                out.storage.delete([PURGED])
+        with timer.phase("proof"):
+            proof = prove(out.storage, left, self._ids)
         return PurgedArtifact(
-            out=place,
+            out=self.place,
             kind=None if out.current is None else out.current.kind,
             rows_removed=rows_removed,
             files_written=files_written,
             is_removed=left is None and out.current is not None,
-            proof=prove(out.storage, left, ids),
+            proof=proof,
         )
 
+    def _publish_without(self, out: Writer) -> tuple[AnyManifest | None, int, int]:
+        """What is published now, how many rows that cost, and how many files were written."""
+        current = out.current
+        if current is None:
+            return None, 0, 0
+        counts = count_found(out.storage, current, self._ids)
+        num_found = sum(counts.values())
+        if not num_found:
+            return current, 0, 0
+        if current.kind == INDEX.name:
+            # In this order, so that a rerun after a kill finds what to do.
+            out.storage.put(PURGED, b'{"kind": "index"}\n')
+            out.storage.delete([MANIFEST])
+            return None, num_found, 0
+        left = purged_vectors(out, counts, self._ids)
+        out.put_manifest(left)
+        return left, num_found, sum(found > 0 for found in counts.values())
 
-def _without_rows(out: Writer, ids: pa.Array) -> tuple[AnyManifest | None, int, int]:
-    """What is published after the purge, how many rows that cost, and how many new files."""
-    current = out.current
-    if current is None:
-        return None, 0, 0
-    counts = count_found(out.storage, current, ids)
-    num_found = sum(counts.values())
-    if not num_found:
-        return current, 0, 0
-    if current.kind == INDEX.name:
-        # In this order, so that a rerun after a kill finds what to do.
-        out.storage.put(PURGED, b'{"kind": "index"}\n')
-        out.storage.delete([MANIFEST])
-        return None, num_found, 0
-    purged = purged_vectors(out, counts, ids)
-    out.put_manifest(purged)
-    return purged, num_found, sum(found > 0 for found in counts.values())
+    def report(self, published: PurgedArtifact, *, is_new: bool, seconds: float) -> PurgedArtifact:
+        return replace(published, seconds=seconds)
