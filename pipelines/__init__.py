@@ -19,6 +19,7 @@ STAGES = (
     "report",
     "path",
     "export",
+    "purge",
     "demo",
     "submit",
     "doctor",

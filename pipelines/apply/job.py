@@ -25,7 +25,6 @@ from sbert_core.corpus.files import Corpus, find_corpus
 from sbert_core.corpus.published import DATA, IN_A_GENERATION
 from sbert_core.data_file import DataFile
 from sbert_core.errors import TransientError
-from sbert_core.storage import Storage
 from workers.apply import ApplyJob, RemovedRows, apply_to_file, read_note
 
 EARLIER_NOTE = "_apply.json"  # of versions that wrote files in place
@@ -91,7 +90,7 @@ class ApplyStage(ArtifactStage[CorpusSettings, CleanedInputs, CorpusMetrics, App
         with timer.phase("write"):
             files = _write_files(source, removed, out)
         _refuse_untouched(spec, removed, files)
-        _refuse_changed_meanwhile(spec, source, out.storage)
+        _refuse_changed_meanwhile(spec, source, out)
         metrics = CorpusMetrics(
             rows_in=sum(file.source_count("rows") for file in files),
             removed=sum(file.source_count("removed") for file in files),
@@ -144,12 +143,12 @@ def _refuse_untouched(spec: ApplySpec, removed: RemovedRows, files: list[DataFil
         )
 
 
-def _refuse_changed_meanwhile(spec: ApplySpec, source: ApplyIdentity, storage: Storage) -> None:
+def _refuse_changed_meanwhile(spec: ApplySpec, source: ApplyIdentity, out: Writer) -> None:
     """A file that changed while it was read may have lost the wrong rows."""
     now = {file.path: file for file in find_corpus(spec.corpus).files}
     changed = [file.path for file in source.corpus.files if now.get(file.path) != file]
     if changed:
-        storage.delete([f"{WORK}/{source.generation}", f"{DATA}/{source.generation}"])
+        out.discard(source.generation)
         raise TransientError(
             f"{changed[0]} changed while rows were being taken out of it; nothing was published, "
             "repeat the command when the corpus is at rest"

@@ -44,6 +44,20 @@ class NotAnArtifact(FileNotFoundError):
         self.place = place
 
 
+class ScatteredArtifact(ValueError):
+    """Data files in the folders of several generations where one folder is needed."""
+
+    exit_code = 2
+
+    def __init__(self, place: str, num_generations: int) -> None:
+        super().__init__(
+            f"{place} has its data files in the folders of {num_generations} generations, so that "
+            "of the last one alone is not the artifact; sbert path --files prints all files, "
+            "sbert path --materialize copies them into one folder"
+        )
+        self.place, self.num_generations = place, num_generations
+
+
 class BrokenArtifact(ValueError):
     """A manifest that cannot be one, or that does not fit its files."""
 

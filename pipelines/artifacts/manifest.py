@@ -33,7 +33,7 @@ from pipelines.artifacts.kinds import (
     VectorsMetrics,
     VectorsSettings,
 )
-from sbert_core.corpus.published import MANIFEST
+from sbert_core.corpus.published import DATA, MANIFEST
 from sbert_core.data_file import DataFile
 from sbert_core.json_record import Count, decode, encode
 
@@ -71,6 +71,17 @@ class Manifest(Generic[Settings, Inputs, Metrics]):
     def listed(self) -> tuple[DataFile, ...]:
         """Every file of the artifact."""
         return (*self.files, *self.quarantine, *self.sidecars)
+
+    @property
+    def num_generations(self) -> int:
+        """Generations in whose folders the data files lie."""
+        return len({tuple(file.path.split("/")[:2]) for file in self.files})
+
+    @property
+    def has_own_folder(self) -> bool:
+        """Whether all data files lie in the folder of this generation."""
+        folder = f"{DATA}/{self.generation}/"
+        return all(file.path.startswith(folder) for file in self.files)
 
     def to_json(self) -> bytes:
         """The bytes of `_manifest.json`."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from pipelines.artifacts.errors import NotAnArtifact, WrongKind
+from pipelines.artifacts.errors import NotAnArtifact, ScatteredArtifact, WrongKind
 from pipelines.artifacts.kinds import CLUSTERS, INDEX, PAIRS, SHARDS, VECTORS, Kind
 from pipelines.artifacts.manifest import (
     AnyManifest,
@@ -92,8 +92,18 @@ class Artifact(Generic[Listed]):
 
     @property
     def folder(self) -> str:
-        """The published data folder, for any Parquet reader."""
+        """The published data folder, for any Parquet reader.
+
+        ScatteredArtifact where it does not hold all data files: after an update in an object store.
+        """
+        if not self.manifest.has_own_folder:
+            raise ScatteredArtifact(self.uri, self.manifest.num_generations)
         return f"{self.uri}/{DATA}/{self.manifest.generation}"
+
+    @property
+    def files(self) -> list[str]:
+        """Paths or URIs of all data files in order, for any Parquet reader that takes a list."""
+        return [f"{self.uri}/{file.path}" for file in self.manifest.files]
 
     @property
     def rows(self) -> int:
@@ -147,6 +157,12 @@ def typed(
     if manifest.kind != kind.name:
         raise WrongKind(place, manifest.kind, kind.name, remedy)
     return cast("Manifest[Settings, Inputs, Metrics]", manifest)
+
+
+def published_place(out: str, manifest: AnyManifest) -> str:
+    """Where a report says that the result is: the data folder, or the artifact if it has none."""
+    out = out.rstrip("/")
+    return f"{out}/{DATA}/{manifest.generation}" if manifest.has_own_folder else out
 
 
 def other_pairs(manifest: PairsManifest) -> str | None:

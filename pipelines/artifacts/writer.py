@@ -16,10 +16,17 @@ from typing import TypeVar
 
 from pipelines.artifacts.errors import IncompleteArtifact
 from pipelines.artifacts.kinds import Kind
-from pipelines.artifacts.layout import FOLDERS, RUN, WORK
+from pipelines.artifacts.layout import FOLDERS, REPLACED, RUN, WORK
 from pipelines.artifacts.manifest import AnyManifest, Manifest, read_manifest
 from pipelines.artifacts.reader import typed
-from sbert_core.corpus.published import GENERATION, MANIFEST
+from pipelines.artifacts.retention import (
+    files_in_use,
+    listed_paths,
+    record_replaced,
+    remove_unused,
+    remove_void_records,
+)
+from sbert_core.corpus.published import MANIFEST
 from sbert_core.errors import TransientError
 from sbert_core.storage import Storage, StoreError, storage_at
 
@@ -42,7 +49,10 @@ class Writer:
         self.storage = storage
         found = storage.stat(MANIFEST)
         self._version = found.version if found else None
-        self.current = read_manifest(storage.read(MANIFEST), storage.uri) if found else None
+        self._published = storage.read(MANIFEST) if found else None
+        self.current = (
+            None if self._published is None else read_manifest(self._published, storage.uri)
+        )
 
     @classmethod
     @contextmanager
@@ -86,19 +96,56 @@ class Writer:
         if found != rows_in:
             raise IncompleteArtifact(self.storage.uri, found, rows_in)
         self.storage.put(RUN, json.dumps(run, indent=1).encode())
-        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
-        # Only the one that published removes anything: a run that lost its place deletes nothing.
-        listed = {file.path for file in manifest.listed}
-        for folder in FOLDERS:
-            here = self.storage.list(f"{folder}/{manifest.generation}")
-            self.storage.delete([stat.name for stat in here if stat.name not in listed])
-        previous = {self.current.generation} if self.current else set()
-        self.tidy({manifest.generation, *previous})
+        self.replace(manifest)
 
-    def tidy(self, kept: set[str]) -> None:
-        """Remove work in progress and every generation but these; nothing of anybody else."""
-        for folder in FOLDERS:
-            names = {stat.name.split("/")[1] for stat in self.storage.list(folder)}
-            others = [name for name in names - kept if GENERATION.fullmatch(name)]
-            self.storage.delete([f"{folder}/{name}" for name in others])
+    def replace(self, manifest: AnyManifest) -> None:
+        """Make a manifest the published one, then remove what nobody needs any more.
+
+        ConflictError if another run published meanwhile.
+        """
+        data = manifest.to_json()
+        if data != self._published:
+            record_replaced(self.storage, data, self._published)
+        self.storage.put_if(MANIFEST, data, self._version)
+        # Only the one that published removes anything: a run that lost its place deletes nothing.
+        self.tidy(data)
+
+    def put_manifest(self, manifest: AnyManifest) -> None:
+        """Make a manifest the published one; remove nothing.
+
+        ConflictError if another run published meanwhile.
+        """
+        self.storage.put_if(MANIFEST, manifest.to_json(), self._version)
+
+    def remove_all_but(self, listed: set[str]) -> None:
+        """Remove all else, also what readers of the last manifest need: rows to be forgotten."""
+        self.storage.delete([WORK, REPLACED])
+        remove_unused(self.storage, listed)
+
+    def tidy(self, published: bytes) -> None:
+        """Remove work in progress, and files that are not in use; nothing of anybody else.
+
+        published: the bytes of the manifest. What is in use: see `pipelines.artifacts.retention`.
+        """
+        in_use = files_in_use(self.storage, published)
+        if in_use is not None:
+            remove_unused(self.storage, in_use)
         self.storage.delete([WORK])
+        # Last: while the record of a first manifest is there, a rerun ends what is left to do.
+        remove_void_records(self.storage, published)
+
+    def tidy_after_kill(self) -> None:
+        """End the work of a run that was killed after it had published."""
+        if self._published is not None:
+            self.tidy(self._published)
+
+    def discard(self, generation: str) -> None:
+        """Remove what was written for a generation that will not be published.
+
+        An earlier generation of this name may have been published; its files that are in use stay.
+        """
+        in_use: set[str] = set()
+        if self._published is not None and self.current is not None:
+            in_use = files_in_use(self.storage, self._published) or listed_paths(self.current)
+        self.storage.delete([f"{WORK}/{generation}"])
+        remove_unused(self.storage, in_use, [f"{folder}/{generation}" for folder in FOLDERS])

@@ -31,6 +31,7 @@ from pipelines.options import Spec
 from pipelines.pairs.spec import PairsSpec
 from pipelines.path.spec import PathSpec
 from pipelines.prepare.spec import PrepareSpec
+from pipelines.purge.spec import PurgeSpec
 from pipelines.report.spec import ReportSpec
 from pipelines.run.spec import RunSpec
 from pipelines.runtime.terminal import printable
@@ -206,8 +207,9 @@ add_command("pairs", PairsSpec, render.render_pairs, waits=True)
 add_command("cluster", ClusterSpec, render.render_cluster, waits=True)
 add_command("apply", ApplySpec, render.render_apply, waits=True)
 add_command("report", ReportSpec, render_run.render_report)
-add_command("path", PathSpec, str)
+add_command("path", PathSpec, str, waits=True)
 add_command("export", ExportSpec, render.render_export)
+add_command("purge", PurgeSpec, render_run.render_purge, waits=True)
 add_command("demo", DemoSpec, render_run.render_demo, waits=True)
 add_command("submit", SubmitSpec, render_run.render_submit, prepare=check_run_words)
 add_command(

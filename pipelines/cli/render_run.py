@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.dedup.job import DedupReport
     from pipelines.demo.job import DemoReport
     from pipelines.doctor.job import DoctorReport
+    from pipelines.purge.job import PurgedArtifact, PurgeReport
     from pipelines.report.job import ReportResult
     from pipelines.run.estimate import JobPlan
     from pipelines.run.job import RunReport
@@ -123,3 +124,32 @@ def doctor_json(report: "DoctorReport") -> Rendered:
 
 def _doctor_code(report: "DoctorReport") -> int:
     return EXIT_BAD_INPUT if report.num_failed else 0
+
+
+def render_purge(report: "PurgeReport") -> Rendered:
+    lines = [_purged_line(done, report.num_ids) for done in report.artifacts]
+    notes: tuple[str, ...] = ()
+    if any(done.kind == "vectors" and done.rows_removed for done in report.artifacts):
+        notes = (
+            "what was made from these vectors may still hold the rows: purge their indexes, make "
+            "pairs, clusters and exports again; an update embeds rows again that the corpus has",
+        )
+    return Rendered("\n".join(lines), notes)
+
+
+def _purged_line(done: "PurgedArtifact", num_ids: int) -> str:
+    proof = done.proof
+    others = f"; {proof.others:,} files of others were not read" if proof.others else ""
+    if done.is_removed:
+        return (
+            f"{done.out}: held {done.rows_removed:,} of the rows and was removed, nothing of it is "
+            "left: an index keeps the vectors of rows until it is built again (sbert index VECTORS "
+            f"--out {done.out}){others}"
+        )
+    if done.kind is None:
+        return f"{done.out}: nothing is published, and no unfinished work is left{others}"
+    return (
+        f"{done.out}: {done.rows_removed:,} rows removed, {done.files_written:,} files written "
+        f"again; proof: none of {num_ids:,} ids in {proof.rows:,} rows of {proof.files:,} files, "
+        f"no other generation and no unfinished work is left{others}"
+    )

@@ -29,7 +29,6 @@ from pipelines.runtime.stage import ArtifactStage, Made, run_stage
 from pipelines.runtime.timing import StageTimer
 from sbert_core.corpus.errors import ChangedFile
 from sbert_core.corpus.files import Corpus, find_corpus, refuse_overlap
-from sbert_core.corpus.published import DATA
 from sbert_core.storage import storage_at
 from workers.embed.records import UnitResult
 from workers.embed.unit_job import UnitJob
@@ -161,7 +160,7 @@ def _refuse_changed_corpus(source: EmbedIdentity) -> None:
     now = {file.path: file for file in find_corpus(source.spec.corpus).files}
     changed = [file.path for file in source.corpus.files if now.get(file.path) != file]
     if changed:
-        source.out.storage.delete([source.work, f"{DATA}/{source.generation}"])
+        source.out.discard(source.generation)
         raise ChangedFile(
             source.corpus.root,
             changed[0],

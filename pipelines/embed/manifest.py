@@ -144,14 +144,17 @@ def _collect_files(
 
 
 def _link_file(storage: Storage, generation: str, file: DataFile, unit: Unit) -> DataFile:
-    """The same bytes under the name of this generation and unit; BrokenPart if damaged."""
+    """The same bytes, linked under the name of this generation and unit; BrokenPart if damaged.
+
+    In an object store the file stays where it is, in the folder of an older generation.
+    """
     folder = file.path.split("/")[0]
     if folder == QUARANTINE or not file.rows:  # parts with rows were verified by the scan
         check_part(storage, file.path, file.sha256)
     name = f"{folder}/{generation}/{unit.name}-{file.sha256[:16]}.parquet"
-    storage.link(file.path, name)
+    path = storage.carry_over(file.path, name)
     return DataFile(
-        path=name, rows=file.rows, sha256=file.sha256, bytes=file.bytes, source=file.source
+        path=path, rows=file.rows, sha256=file.sha256, bytes=file.bytes, source=file.source
     )
 
 

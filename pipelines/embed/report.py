@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pipelines.artifacts.manifest import VectorsManifest
+from pipelines.artifacts.reader import published_place
 from pipelines.runtime.stage import StageReport
 from pipelines.runtime.timing import StageTimer
 from workers.common.memory import peak_private_bytes
@@ -58,7 +59,7 @@ class EmbedReport(StageReport):
         return cls(
             out=out,
             is_new=False,
-            folder=f"{out.rstrip('/')}/data/{manifest.generation}",
+            folder=published_place(out, manifest),
             rows=manifest.rows,
             quarantined=manifest.quarantined,
             truncated=manifest.metrics.truncated,

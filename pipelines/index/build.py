@@ -121,11 +121,11 @@ class Build:
         return replace(record, live=rows.live, parts=parts, files=tuple(files))
 
     def _link(self, file: ListedFile) -> ListedFile:
-        """The same file under the folder of this generation, without a copy."""
+        """The same file as part of this generation, without a copy."""
         name = f"{self.job.folder}/{file.path.rpartition('/')[2]}"
-        if name != file.path:
-            self.out.storage.link(file.path, name)
-        return replace(file, path=name)
+        if name == file.path:
+            return file
+        return replace(file, path=self.out.storage.carry_over(file.path, name))
 
     def _build_shards(self, queries: RecallQueries, first: int) -> list[BuiltShard]:
         """Shards of the added rows, numbered from `first`; those with a checkpoint are taken."""

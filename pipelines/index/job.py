@@ -14,7 +14,7 @@ from functools import cached_property
 
 from pipelines.artifacts.kinds import INDEX, IndexInputs, IndexMetrics, IndexSettings
 from pipelines.artifacts.manifest import IndexManifest
-from pipelines.artifacts.reader import Artifact
+from pipelines.artifacts.reader import Artifact, published_place
 from pipelines.artifacts.sidecars import CARD, IndexCard
 from pipelines.artifacts.writer import Writer
 from pipelines.index import plan
@@ -26,7 +26,6 @@ from pipelines.index.spec import IndexSpec
 from pipelines.index.update import MORE_SHARDS, STALE_LIMIT, Update, plan_update
 from pipelines.runtime.stage import ArtifactStage, Made, StageReport, run_stage
 from pipelines.runtime.timing import StageTimer
-from sbert_core.corpus.published import DATA
 from sbert_core.index.kinds import IndexKind
 from sbert_core.json_record import encode
 
@@ -126,7 +125,7 @@ class IndexStage(ArtifactStage[IndexSettings, IndexInputs, IndexMetrics, IndexRe
         card, built, added, removed = self._done or (read_card(self.spec.out), 0, 0, 0)
         return IndexReport(
             out=self.spec.out,
-            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            folder=published_place(self.spec.out, published),
             card=card,
             num_built=built,
             num_added=added,

@@ -189,5 +189,4 @@ def sample_files(side: VectorTable) -> VectorTable:
 def _link_file(storage: Storage, file: DataFile, folder: str) -> DataFile:
     path = f"{folder}/{file.path.rpartition('/')[2]}"
     check_part(storage, file.path, file.sha256)
-    storage.link(file.path, path)
-    return replace(file, path=path)
+    return replace(file, path=storage.carry_over(file.path, path))

@@ -19,6 +19,7 @@ from pipelines.artifacts.errors import TargetMissed
 from pipelines.artifacts.kinds import PAIRS, Grown, PairsInputs, PairsMetrics, PairsSettings
 from pipelines.artifacts.layout import WORK
 from pipelines.artifacts.manifest import PairsManifest
+from pipelines.artifacts.reader import published_place
 from pipelines.artifacts.writer import Writer
 from pipelines.pairs.exact import JoinResult, join_exact
 from pipelines.pairs.identity import PairsIdentity
@@ -106,7 +107,8 @@ class PairsStage(ArtifactStage[PairsSettings, PairsInputs, PairsMetrics, PairsRe
     def _refuse_more(self, manifest: PairsManifest, out: Writer) -> None:
         most = self.spec.max_edges
         if most is not None and manifest.rows > most:
-            out.storage.delete([WORK, f"{DATA}/{self.identity}"])
+            out.storage.delete([WORK])
+            out.discard(self.identity)
             raise TooManyEdges(
                 f"{manifest.rows:,} pairs were found, more than --max-edges {most:,}; nothing was "
                 "published: raise the threshold or allow more edges"
@@ -116,7 +118,7 @@ class PairsStage(ArtifactStage[PairsSettings, PairsInputs, PairsMetrics, PairsRe
         settings, metrics = published.settings, published.metrics
         return PairsReport(
             out=self.spec.out,
-            folder=f"{self.spec.out.rstrip('/')}/{DATA}/{published.generation}",
+            folder=published_place(self.spec.out, published),
             pairs=published.rows,
             rows=sum(metrics.rows.values()),
             distinct=sum(metrics.distinct.values()),

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pipelines.artifacts.kinds import Inputs, Kind, Metrics, Settings
-from pipelines.artifacts.layout import WORK
 from pipelines.artifacts.manifest import Manifest
 from pipelines.artifacts.writer import Writer
 from pipelines.runtime.failure_cache import replay_or_record
@@ -150,7 +149,7 @@ class ArtifactStage(
     def find_published(self, out: Writer) -> Manifest[Settings, Inputs, Metrics] | None:
         current = out.current_of(self.kind)
         if current is not None and self.is_current(current):
-            out.storage.delete([WORK])
+            out.tidy_after_kill()
             return current
         self.refuse(out)
         return None

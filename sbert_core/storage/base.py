@@ -127,6 +127,17 @@ class Storage(Protocol):
         """Give a file a second name, by a hard link or a copy."""
         ...
 
+    def carry_over(self, source: str, target: str) -> str:
+        """Make a file part of a newer generation without a copy.
+
+        The name it has there: `target`, a hard link, or `source` in a store without links.
+        """
+        ...
+
+    def delete_files(self, names: Iterable[str]) -> None:
+        """Remove files, many with one request where the store can; missing ones do not matter."""
+        ...
+
     def delete(self, names: Iterable[str]) -> None:
         """Remove files, and everything below folders of these names."""
         ...

@@ -145,6 +145,17 @@ class LocalStorage:
         except OSError:  # a file system without hard links
             self.put(target, self.read(source))
 
+    def carry_over(self, source: str, target: str) -> str:
+        self.link(source, target)
+        return target
+
+    def delete_files(self, names: Iterable[str]) -> None:
+        """Remove files, and the folders that they leave empty."""
+        for name in names:
+            path = self.path(name)
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent, self.root)
+
     def delete(self, names: Iterable[str]) -> None:
         """Files and whole folders."""
         for name in names:

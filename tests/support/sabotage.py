@@ -3,6 +3,7 @@
 import importlib.abc
 import importlib.util
 import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -32,10 +33,15 @@ def heavy(plain, *args, **options):
     return plain(*args, **options)
 
 
+def untidy(plain, self, published):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 PLANS = {
     "heavy": ("sbert_core.encoder.encoder", "Encoder", "load", heavy),
     "hungry": ("sbert_core.encoder.encoder", "Encoder", "encode_report", hungry),
     "deadly": ("sbert_core.encoder.encoder", "Encoder", "encode_report", deadly),
+    "untidy": ("pipelines.artifacts.writer", "Writer", "tidy", untidy),
     "full": ("sbert_core.storage", "LocalStorage", "put", full),
 }
 

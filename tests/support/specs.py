@@ -19,6 +19,7 @@ from pipelines.mine.spec import MineSpec
 from pipelines.pairs.spec import PairsSpec
 from pipelines.path.spec import PathSpec
 from pipelines.prepare.spec import PrepareSpec
+from pipelines.purge.spec import PurgeSpec
 from pipelines.report.spec import ReportSpec
 from pipelines.run.spec import RunSpec
 from pipelines.search.spec import SearchSpec
@@ -165,6 +166,7 @@ SPECS_AND_DIGESTS = [
     ),
     (PairsSpec(vectors="v", out="o", method="exact", top_k=3), "294a5be8cd2d45ad"),
     (PathSpec(artifact="a"), "f002367c8f06ac1c"),
+    (PathSpec(artifact="a", files=True, materialize=True, address="a:1"), "084b1a938ffc64f5"),
     (PrepareSpec(files=("f",), out="o", format="ranking"), "1deeda499c50e715"),
     (
         PrepareSpec(
@@ -184,6 +186,8 @@ SPECS_AND_DIGESTS = [
         ),
         "0e4a2b1ee6d90432",
     ),
+    (PurgeSpec(artifacts=("a",), id=("i", "j")), "a5606ec303184558"),
+    (PurgeSpec(artifacts=("a", "b"), id=("i",), ids="f", address="a:1"), "7a1a1dd8545a1668"),
     (ReportSpec(sources=("s",), out="report.html"), "68ffaea30e468e4e"),
     (
         ReportSpec(sources=("s", "t"), out="o", title="t", sample=5, clusters=6, seed=7),

@@ -19,6 +19,7 @@ from pipelines.evaluate.spec import EvaluateSpec
 from pipelines.init.job import EXAMPLE, example_text
 from pipelines.mine.spec import MineSpec
 from pipelines.options import PathKind, Spec, argument, option, options_of, spec_class
+from pipelines.path.spec import PathSpec
 from pipelines.run.jobfile import GATES, RUNNER, SPECS, JobFile
 from pipelines.search.spec import SearchSpec
 from sbert_core.choices import Precision
@@ -73,6 +74,8 @@ def test_spec_digest_is_that_of_the_first_release(spec, expected):
     options = asdict(spec)
     if type(spec) in WITH_PRECISION and options["precision"] is Precision.FLOAT32:
         del options["precision"]  # younger than the first release; digests leave its default out
+    if spec == PathSpec(artifact="a"):
+        options = {"artifact": "a"}  # all others are younger
     assert digest(options)[:16] == expected
 
 

@@ -42,6 +42,13 @@ def test_storage_keeps_its_promises(bucket):
     with storage.open("a/b") as file:
         file.seek(1)
         assert file.read() == b"ne"
+    assert storage.carry_over("a/b", "d") == "a/b" and storage.stat("d") is None
+    names = [f"many/{number:04d}" for number in range(1100)]  # a request deletes a thousand
+    for name in names[-3:]:
+        storage.put(name, b"x")
+    storage.put("many/kept", b"x")
+    storage.delete_files(names)
+    assert [stat.name for stat in storage.list("many")] == ["many/kept"]
     storage.delete(["a"])
     assert storage.stat("a/b") is None
 

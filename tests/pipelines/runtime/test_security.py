@@ -372,6 +372,9 @@ def test_names_in_artifacts_do_not_leave_their_folder(tmp_path):
             lambda n=name: storage.link("inside", n),
             lambda n=name: storage.link(n, "inside too"),
             lambda n=name: storage.delete([n]),
+            lambda n=name: storage.delete_files([n]),
+            lambda n=name: storage.carry_over("inside", n),
+            lambda n=name: storage.carry_over(n, "inside too"),
         ):
             with pytest.raises(NameOutsideStorage):
                 call()

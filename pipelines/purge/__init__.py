@@ -1,0 +1,1 @@
+"""`sbert purge`: rows that must be forgotten -> vectors and indexes without a trace of them."""
