@@ -149,7 +149,11 @@ LOADERS = {"from_pretrained", "from_config"}
 LIBRARIES_OF_LOADERS = {"sentence_transformers"}
 NEVER = {"trust_remote_code": True, "allow_pickle": True, "shell": True, "weights_only": False}
 # Errors of our own workers come back to the driver through Ray, which pickles everything anyway.
-ALLOWED = {("workers/common/errors.py", "pickle.loads")}
+# Both read what a worker of the same job has written into Ray's object store.
+ALLOWED = {
+    ("workers/common/errors.py", "pickle.loads"),
+    ("workers/embed/stages.py", "pickle.loads"),
+}
 
 
 def calls_in(source: str) -> list[tuple[str, dict[str, object]]]:
