@@ -126,4 +126,7 @@ def test_join_of_two_formats_refuses_what_they_cannot_tell_apart(options, tmp_pa
     with pytest.raises(PrecisionMismatch) as caught:
         PairsIdentity.of(PairsSpec(**spec, threshold=1 - error))
     assert caught.value.limit == pytest.approx(1 - 2 * error)
+    with pytest.raises(PrecisionMismatch):  # it would find none of the equal texts
+        PairsIdentity.of(PairsSpec(**spec, threshold=1 - error, top_k=3))
     PairsIdentity.of(PairsSpec(**spec, threshold=1 - 3 * error))
+    PairsIdentity.of(PairsSpec(**spec, top_k=3))
