@@ -105,6 +105,7 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         precision = PrecisionProbe(
             precision=Precision(saved.spec.computed_in), error=saved.precision_error
         )
+        _require_format(identity, precision.precision, executor)
         return ScanResult(identity, saved.plan, saved.counts, saved.scale, saved.quality, precision)
     try:
         scan = scan_corpus(identity, executor)
@@ -123,6 +124,20 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
     )
     write_plan_file(storage, identity.work, record)
     return replace(scan, scale=scale, storage_error=error, precision=precision)
+
+
+def _require_format(identity: EmbedIdentity, precision: Precision, executor: EmbedExecutor) -> None:
+    """ValueError if workers lack the format of an unfinished run, begun on other machines."""
+    if precision is Precision.FLOAT32:
+        return
+    place = executor.place_model(identity.model, identity.out.storage, identity.work)
+    try:
+        executor.probe_precision(identity.model.config(place, precision), [])
+    except ValueError as error:
+        raise ValueError(
+            f"unfinished work in {identity.spec.out} cannot go on here: {error}; run it on "
+            f"machines like those it began on, or remove {identity.spec.out}/_work"
+        ) from error
 
 
 def scan_corpus(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:
