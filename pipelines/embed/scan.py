@@ -102,6 +102,7 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         # An interruption of the whole run is not a crash of any unit.
         storage.delete([f"{identity.work}/attempts"])
         if (saved := read_plan_file(storage, identity.work)) is not None:
+            _require_format(identity, Precision(saved.spec.computed_in), executor)
             return _resumed(identity, saved)
         log.info("it is of an earlier version: scanning again, what is embedded is kept")
     try:
@@ -135,6 +136,20 @@ def _resumed(identity: EmbedIdentity, saved: PlanFile) -> ScanResult:
         storage_error=saved.quality,
         precision=PrecisionProbe(precision=precision, error=saved.precision_error),
     )
+
+
+def _require_format(identity: EmbedIdentity, precision: Precision, executor: EmbedExecutor) -> None:
+    """ValueError if workers lack the format of an unfinished run, begun on other machines."""
+    if precision is Precision.FLOAT32:
+        return
+    place = executor.place_model(identity.model, identity.out.storage, identity.work)
+    try:
+        executor.probe_precision(identity.model.config(place, precision), [])
+    except ValueError as error:
+        raise ValueError(
+            f"unfinished work in {identity.spec.out} cannot go on here: {error}; run it on "
+            f"machines like those it began on, or remove {identity.spec.out}/_work"
+        ) from error
 
 
 def scan_corpus(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult:

@@ -105,5 +105,5 @@ def _refuse_unequal_precisions(
     sides = [side.manifest for side in (vectors, others)]
     own, other = (side.settings.computed_in for side in sides)
     limit = 1 - 2 * max(side.metrics.precision_error or 0.0 for side in sides)
-    if own != other and spec.top_k is None and spec.least_cos > limit:
+    if own != other and spec.least_cos > limit:
         raise PrecisionMismatch(spec, (own, other), limit)

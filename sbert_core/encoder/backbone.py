@@ -10,7 +10,7 @@ Shapes: B texts, L tokens, D dimensions.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -96,7 +96,7 @@ def pool_batch(
 
 def is_reentrant(model: PreTrainedModel) -> bool:
     """May several threads run the model's forward at once?"""
-    return model.config.model_type in REENTRANT
+    return model.config.model_type in REENTRANT and not _depends_on_longest(model)
 
 
 def is_of_flat_family(model: PreTrainedModel) -> bool:
@@ -132,12 +132,25 @@ def _find_flat(
     model: PreTrainedModel, pad_id: int
 ) -> Callable[[LinearFormat], FlatBackbone | InterfaceBackbone] | None:
     """Makes the flat backbone of the model's family in a number format; None if it has none."""
+    if _depends_on_longest(model):
+        return None
     names = FAMILIES.get(model.config.model_type)
     if names is not None and not getattr(model.config, "is_decoder", False):
         return lambda number_format: FlatBackbone(model, names, pad_id, number_format)
     if model.config.model_type in INTERFACE_FAMILIES:
         return lambda number_format: InterfaceBackbone(model, pad_id, number_format)
     return None
+
+
+def _depends_on_longest(model: PreTrainedModel) -> bool:
+    """Does the longest text of a batch decide how the positions of all its texts are encoded?
+
+    longrope takes other frequencies for all of them, and keeps those in the model: vectors would
+    depend on the batch, and on what other threads run.
+    """
+    kinds: dict[str, Any] = getattr(model.config, "rope_parameters", None) or {}
+    each = [kinds, *(own for own in kinds.values() if isinstance(own, dict))]  # or one per layer
+    return any(own.get("rope_type") == "longrope" for own in each)
 
 
 @torch.inference_mode()

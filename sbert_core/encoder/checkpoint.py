@@ -136,6 +136,14 @@ def has_modules(folder: Path) -> bool:
     return (folder / "modules.json").is_file()
 
 
+def is_static(folder: Path) -> bool:
+    """Is this a folder of StaticEmbedding or model2vec?"""
+    if not has_modules(folder):
+        return is_model2vec(folder)
+    first = next(iter(read_json(folder / "modules.json", list)), None)
+    return isinstance(first, dict) and str(first.get("type")).endswith(f".{STATIC}")
+
+
 def _read_modules(folder: Path) -> list[tuple[str, Path]]:
     """Kind and folder of each module; ValueError for kinds we do not know and foreign code."""
     known = {"Transformer", "Pooling", STATIC, *HEAD_READERS}

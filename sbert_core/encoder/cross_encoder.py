@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase as HfTokenizer
 
 from sbert_core.encoder.backbone import is_reentrant
 from sbert_core.encoder.batching import padded_batches
+from sbert_core.encoder.checkpoint import is_static
 from sbert_core.encoder.encode import restore_torch_threads
 from sbert_core.encoder.hub import resolve_model_folder
 from sbert_core.encoder.limits import (
@@ -104,6 +105,10 @@ class CrossEncoder:
         Raises ValueError if the folder has no classification head and `num_outputs` is not given.
         """
         folder = resolve_model_folder(path_or_hub_id)
+        if is_static(folder):
+            raise ValueError(
+                f"{folder} is a static model without layers to score pairs with; use a transformer"
+            )
         model, tokenizer, missing = read_pretrained(
             folder, AutoModelForSequenceClassification, num_outputs
         )

@@ -29,6 +29,13 @@ def choose_device(device: str | None) -> torch.device:
     return chosen
 
 
+def parse_precision(word: str) -> Precision:
+    """The number format of that name; ValueError with those there are."""
+    if word not in list(Precision):
+        raise ValueError(f"precision {word!r} is unknown; use one of {', '.join(Precision)}")
+    return Precision(word)
+
+
 def resolve_precision(wanted: Precision, device: torch.device) -> Precision:
     """The number format of a device: `wanted`, or the device's own for `auto`.
 

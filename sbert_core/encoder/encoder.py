@@ -28,6 +28,7 @@ from sbert_core.encoder.device import (
     TRIED_BUDGETS,
     choose_device,
     default_budget,
+    parse_precision,
     resolve_precision,
 )
 from sbert_core.encoder.encode import Progress, encode_windows, restore_torch_threads
@@ -160,7 +161,7 @@ class Encoder:
             return cls(
                 read_parts(folder, mode),
                 device=device,
-                precision=Precision(precision),
+                precision=parse_precision(precision),
                 max_length=max_length,
                 truncate_dim=truncate_dim,
                 token_budget=token_budget,

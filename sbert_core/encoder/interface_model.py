@@ -8,7 +8,7 @@ apart but for attention, and that is ours: `attend`, registered under a name tha
 configuration carries. It keeps texts apart, and looks only backwards or within a window where the
 model does. Linear layers are replaced by packed ones, whose rows have bits of their own.
 
-Shapes: T tokens, H heads, E dimensions per head, N texts of one length L.
+Shapes: T tokens, H heads, E dimensions per head, N texts of one length L, Q queries, K keys.
 """
 
 import inspect
@@ -50,6 +50,7 @@ INTERFACE_FAMILIES = frozenset(
     )
 )
 NAME = "sbert_flat"
+QUERIES_PER_MASK = 512  # of a text with a window: its mask is as wide as they and their windows
 _running = threading.local()  # texts: those of the flat row that this thread runs
 
 
@@ -147,15 +148,38 @@ def attend(  # noqa: PLR0913 - the signature is that of transformers
             x[group.tokens].view(*shape, num_heads, -1).transpose(1, 2)
             for x in (query_THE, key_THE, value_THE)
         )
-        context_NHLE = F.scaled_dot_product_attention(
-            query_NHLE,
-            key_NHLE,
-            value_NHLE,
-            attn_mask=rule.offsets(group.length, query),
-            scale=scaling,
-        )
+        context_NHLE = _group_attention(query_NHLE, key_NHLE, value_NHLE, rule, scaling)
         context_THE[group.tokens].view(*shape, num_heads, -1).copy_(context_NHLE.transpose(1, 2))
     return context_THE[None], None
+
+
+def _group_attention(
+    query_NHLE: Tensor,
+    key_NHLE: Tensor,
+    value_NHLE: Tensor,
+    rule: "VisibleTokens",
+    scaling: float | None,
+) -> Tensor:
+    """Context of texts of equal length, without a mask that grows with the square of it."""
+    length = query_NHLE.shape[2]
+    if rule.has_reach(length):
+        return F.scaled_dot_product_attention(
+            query_NHLE, key_NHLE, value_NHLE, is_causal=rule.is_causal, scale=scaling
+        )
+    blocks = []
+    for first in range(0, length, QUERIES_PER_MASK):
+        queries = range(first, min(first + QUERIES_PER_MASK, length))
+        keys = rule.seen_from(queries, length)
+        blocks.append(
+            F.scaled_dot_product_attention(
+                query_NHLE[:, :, queries.start : queries.stop],
+                key_NHLE[:, :, keys.start : keys.stop],
+                value_NHLE[:, :, keys.start : keys.stop],
+                attn_mask=rule.mask(queries, keys, query_NHLE),
+                scale=scaling,
+            )
+        )
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
 
 
 class VisibleTokens:
@@ -174,18 +198,33 @@ class VisibleTokens:
         reach = BOTH_SIDES[0] if self.reach is None else self.reach
         return (reach, 0 if self.is_causal else reach)
 
-    def offsets(self, length: int, like: Tensor) -> Tensor | None:
-        """Score offsets (1, 1, L, L) of a text: minus infinity for tokens that are not seen."""
+    def has_reach(self, length: int) -> bool:
+        """Does the window hide nothing in a text of so many tokens?"""
+        return self.reach is None or self.reach >= length - 1
+
+    def seen_from(self, queries: range, length: int) -> range:
+        """The tokens of a text that any of these sees."""
         reach = length if self.reach is None else self.reach
-        if reach >= length - 1 and not self.is_causal:
+        end = queries.stop if self.is_causal else queries.stop + reach
+        return range(max(0, queries.start - reach), min(end, length))
+
+    def offsets(self, length: int, like: Tensor) -> Tensor | None:
+        """Score offsets (1, 1, L, L) of a whole text; None where every token is seen."""
+        if self.has_reach(length) and not self.is_causal:
             return None
-        step_L = torch.arange(length, device=like.device)
-        distance_LL = step_L[:, None] - step_L[None, :]
-        is_hidden_LL = distance_LL.abs() > reach
+        return self.mask(range(length), range(length), like)
+
+    def mask(self, queries: range, keys: range, like: Tensor) -> Tensor:
+        """Score offsets (1, 1, Q, K): minus infinity for tokens that are not seen."""
+        query_Q = torch.arange(queries.start, queries.stop, device=like.device)
+        key_K = torch.arange(keys.start, keys.stop, device=like.device)
+        distance_QK = query_Q[:, None] - key_K[None, :]
+        reach = len(keys) if self.reach is None else self.reach
+        is_hidden_QK = distance_QK.abs() > reach
         if self.is_causal:
-            is_hidden_LL |= distance_LL < 0
-        offsets_LL = like.new_zeros(length, length).masked_fill_(is_hidden_LL, -torch.inf)
-        return offsets_LL[None, None]
+            is_hidden_QK |= distance_QK < 0
+        offsets_QK = like.new_zeros(len(queries), len(keys)).masked_fill_(is_hidden_QK, -torch.inf)
+        return offsets_QK[None, None]
 
 
 def _repeat_heads(x_THE: Tensor, num_heads: int) -> Tensor:

@@ -28,6 +28,8 @@ def probe_precision(config: EncoderConfig, texts: Sequence[object]) -> Precision
     encoder = config.load()
     if encoder.precision is Precision.FLOAT32:
         return EXACT
+    if not texts:
+        return PrecisionProbe(precision=encoder.precision, error=None)
     exact = replace(config, precision=Precision.FLOAT32).load()
     wanted, got = (config.encode(own, texts) for own in (exact, encoder))
     if lost := got.reasons.keys() - wanted.reasons.keys():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
+from support.static_models import write_static_model
 from support.texts import sentences
 
 from sbert_core.encoder.cross_encoder import CrossEncoder
@@ -32,6 +33,13 @@ def test_scores_are_equal_both_ways(pair_folder, tmp_path, family, num_outputs):
 def test_an_encoder_without_a_head_is_no_cross_encoder(bert_folder):
     with pytest.raises(ValueError, match=r"classifier\.\w+"):
         CrossEncoder.load(bert_folder)
+
+
+@pytest.mark.parametrize("num_outputs", [None, 1])
+def test_a_static_model_is_no_cross_encoder(num_outputs, tmp_path):
+    folder = write_static_model(tmp_path / "static")
+    with pytest.raises(ValueError, match="static model .* use a transformer"):
+        CrossEncoder.load(folder, num_outputs=num_outputs)
 
 
 def test_a_head_of_another_size_is_replaced(pair_folder, tmp_path):

@@ -173,7 +173,7 @@ def test_no_texts_give_no_vectors(bert_folder):
         ({"truncate_dim": 33}, r"truncate_dim 33 is not within 1\.\.32"),
         ({"device": "meta"}, "device 'meta' is not supported"),
         ({"pooling": "median"}, "'median' is not a valid Pooling"),
-        ({"precision": "int4"}, "'int4' is not a valid Precision"),
+        ({"precision": "int4"}, "precision 'int4' is unknown"),
     ],
 )
 def test_options_out_of_range_are_refused(bert_folder, options, message):

@@ -197,3 +197,19 @@ def test_forward_of_a_known_family_leaves_no_trace_in_the_model(family, folder_o
         with torch.inference_mode():
             model(input_ids=ids, attention_mask=torch.ones_like(ids))
     assert state_of(model) == before
+
+
+def test_positions_that_the_longest_text_decides_are_not_flat_and_run_one_at_a_time(tmp_path):
+    torch.manual_seed(0)
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "short_factor": [1.0] * 4,
+        "long_factor": [2.0] * 4,
+    }
+    save(transformers.GteModel(transformers.GteConfig(**LONG, rope_parameters=rope)), tmp_path)
+    encoder = Encoder.load(tmp_path, threads=2)
+    assert (encoder.layout, encoder.num_parallel) == (BatchLayout.PADDED, 1)
+    assert not encoder.batch_invariant

@@ -170,6 +170,12 @@ def test_text_without_finite_states_is_invalid_in_every_format(precision, bert_f
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("word", ["fp16", "INT8", None])
+def test_unknown_format_is_refused_with_those_there_are(word, bert_folder):
+    with pytest.raises(ValueError, match=f"{word}.* use one of auto, float32, bfloat16"):
+        Encoder.load(bert_folder, precision=word)
+
+
 @pytest.mark.parametrize("precision", NARROW)
 def test_saved_copy_of_a_narrow_encoder_has_the_exact_weights(precision, bert_folder, tmp_path):
     Encoder.load(bert_folder, precision=precision).save(tmp_path)

@@ -14,6 +14,7 @@ from support.embedding import (
     write_corpus,
 )
 
+from pipelines.artifacts.errors import PartialWork
 from pipelines.artifacts.reader import Artifact
 from pipelines.embed.identity import MixedRecipes
 from pipelines.embed.job import run as run_embed
@@ -126,4 +127,31 @@ def test_join_of_two_formats_refuses_what_they_cannot_tell_apart(options, tmp_pa
     with pytest.raises(PrecisionMismatch) as caught:
         PairsIdentity.of(PairsSpec(**spec, threshold=1 - error))
     assert caught.value.limit == pytest.approx(1 - 2 * error)
+    with pytest.raises(PrecisionMismatch):  # it would find none of the equal texts
+        PairsIdentity.of(PairsSpec(**spec, threshold=1 - error, top_k=3))
     PairsIdentity.of(PairsSpec(**spec, threshold=1 - 3 * error))
+    PairsIdentity.of(PairsSpec(**spec, top_k=3))
+
+
+def test_unfinished_work_in_a_format_that_workers_lack_is_refused_in_one_line(
+    options, tmp_path, monkeypatch
+):
+    corpus, out = tmp_path / "in", tmp_path / "out"
+    write_corpus(corpus, {"a.parquet": rows_of(sentences(8))})
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.embed.job._fill", stop)
+        with pytest.raises(PartialWork):
+            embed(corpus, out, **options, precision="auto")
+    [plan] = out.glob("_work/*/plan.json")
+    begun = plan.read_text()
+    assert begun.count('"precision": "float32"') == 1
+    plan.write_text(begun.replace('"precision": "float32"', '"precision": "float16"'))  # on a GPU
+    with pytest.raises(ValueError, match="unfinished work .* float16 .* or remove") as caught:
+        embed(corpus, out, **options, precision="auto")
+    assert "\n" not in str(caught.value)
+    plan.write_text(begun)
+    assert embed(corpus, out, **options, precision="auto").rows == 8
