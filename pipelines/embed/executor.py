@@ -122,7 +122,9 @@ class EmbedExecutor(contextlib.ExitStack):
                 gpus_per_actor=num_gpus,
                 num_cpus=ray.cluster_resources().get("CPU", 1.0),
             )
-            return self._collect_results(embed_units(units, job, config, pool), len(units))
+            # Closed before the session ends: Ray Data stops its actors then, and needs Ray for it.
+            with contextlib.closing(embed_units(units, job, config, pool)) as results:
+                return self._collect_results(results, len(units))
 
     def _collect_results(self, results: Iterator[UnitResult], num_units: int) -> list[UnitResult]:
         """Results of all units; metrics are updated as each ends."""

@@ -218,8 +218,10 @@ def _earlier_parts(
             linked=unit,
             quarantine=bad,
             file=file.source_text("file"),
-            first_row=file.source_count("first_row"),
-            num_rows=file.source_count("num_rows"),
+            # A part without rows that were purged states no range: any will do, since it only says
+            # which units read the part themselves.
+            first_row=file.source_count("first_row") if "first_row" in file.source else 0,
+            num_rows=file.source_count("num_rows") if "num_rows" in file.source else file.rows,
         )
         for number, (file, unit, bad) in enumerate(parts, start=len(plan.units))
     )

@@ -9,7 +9,7 @@ units wait for the next ones, by the bytes they take. The bytes that are written
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,7 +69,7 @@ class ActorPool:
 
 def embed_units(
     units: Sequence[Unit], job: UnitJob, config: EncoderConfig, pool: ActorPool
-) -> Iterator[UnitResult]:
+) -> Generator[UnitResult, None, None]:
     """Results of units as they come; the first error of a worker is raised."""
     shared = {"job": job, "config": config, "board": job.generation}
     dataset = _descriptors(units)

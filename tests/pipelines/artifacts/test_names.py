@@ -25,7 +25,7 @@ from pipelines.search.index import Index
 from sbert_core.corpus.columns import RESERVED_COLUMNS
 from sbert_core.index.shard_rows import IS_DEAD, NODE, OWN, PART
 from sbert_core.vectors.block import BLOCK_COLUMNS
-from sbert_core.vectors.text_owners import OWNER_REF, TEXT_RECORD
+from sbert_core.vectors.text_owners import CLAIM, LOAN, TEXT_RECORD
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 IN_USE = dict.fromkeys(
     [
         *(NODE, OWN, IS_DEAD, PART, "label", "shard", "number", "path", "name", "live", "nodes"),
-        *(*BLOCK_COLUMNS, *TEXT_RECORD.names, *OWNER_REF.names),
+        *(*BLOCK_COLUMNS, *TEXT_RECORD.names, *CLAIM.names, *LOAN.names),
         *("unit", "first_row", "num_rows", "reason"),
         *("id_a", "id_b", "cos", "rerank", "side", "representative", "a", "b", "part_of"),
         *("cluster", "canonical", "keep", "witness", "cos_to_witness", "threshold", "topic"),

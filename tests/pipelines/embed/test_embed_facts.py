@@ -162,8 +162,8 @@ def test_vectors_of_two_kinds_of_processor_are_not_batch_invariant(options, tmp_
     out = tmp_path / "out"
     embed(corpus, out, **options)
     facts = json.loads((out / "_manifest.json").read_text())
-    [own] = facts["processors"]
-    facts["processors"] = ["0a"]  # as if another kind had made them
+    [own] = facts["facts"]["processors"]
+    facts["facts"]["processors"] = ["0a"]  # as if another kind had made them
     (out / "_manifest.json").write_text(json.dumps(facts))
     write_corpus(corpus, {"b.parquet": rows_of(texts[20:], 100)})
     embed(corpus, out, **options)
