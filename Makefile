@@ -15,7 +15,7 @@ TWO := -n 2 --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check reference chaos soak wheel clean peers browser
-.PHONY: bench bench-peers bench-embed bench-feed bench-static bench-families bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
+.PHONY: bench bench-peers bench-embed bench-requests bench-feed bench-static bench-families bench-train bench-paper bench-scale bench-index bench-duplicates bench-kill pictures
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-peers: peers  ## the same with ONNX Runtime and OpenVINO; STS=folder CORPU
 
 bench-embed: $(STAMP)  ## the embed job against the encoder alone and a pipeline written by hand
 	$(BIN)/python tests/bench/embed.py $(if $(TEXTS),--texts $(TEXTS))
+
+bench-requests: $(STAMP)  ## store requests of the embed job as its rows grow: the exponent
+	$(BIN)/python tests/bench/store_requests.py
 
 bench-feed: $(STAMP)  ## CPU time around a forward pass that costs nothing; TEXTS=file.parquet
 	$(BIN)/python tests/bench/feed.py $(if $(TEXTS),--texts $(TEXTS))

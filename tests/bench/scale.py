@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--unit-rows", type=int, default=16_384)
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
-    print("| rows | seconds | peak private MB: driver | embed actor | scan, settle or fill task |")
+    print("| rows | seconds | peak private MB: driver | embed actor | scan, lend or fill task |")
     print("|---:|---:|---:|---:|---:|")
     for num_rows in options.rows:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
