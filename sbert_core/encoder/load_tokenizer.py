@@ -18,13 +18,24 @@ from sbert_core.encoder.untrusted import wrap_load_errors
 
 def make_tokenizer(parts: ModelParts, max_length: int | None) -> TextTokenizer:
     """Tokens as the model takes them."""
-    embedding = cast(nn.Embedding, parts.model.get_input_embeddings())
     return TextTokenizer(
         parts.tokenizer,
         max_length=resolve_max_length(parts, max_length),
-        vocab_size=embedding.num_embeddings,
+        vocab_size=_vocabulary_size(parts),
         lower_case=parts.config.lower_case,
     )
+
+
+def _vocabulary_size(parts: ModelParts) -> int:
+    """Rows of the embedding of tokens; ValueError for families that have no such table."""
+    try:
+        embedding = cast(nn.Embedding, parts.model.get_input_embeddings())
+        return embedding.num_embeddings
+    except (AttributeError, NotImplementedError):  # I-BERT, CANINE
+        raise ValueError(
+            f"{parts.tokenizer.name_or_path}: {parts.model.config.model_type} models have no plain "
+            "embedding of tokens; use a model of another family"
+        ) from None
 
 
 def load_tokenizer(folder: Path, max_length: int | None = None) -> TextTokenizer:

@@ -213,3 +213,13 @@ def test_positions_that_the_longest_text_decides_are_not_flat_and_run_one_at_a_t
     encoder = Encoder.load(tmp_path, threads=2)
     assert (encoder.layout, encoder.num_parallel) == (BatchLayout.PADDED, 1)
     assert not encoder.batch_invariant
+
+
+@pytest.mark.parametrize("family", ["ibert", "canine"])
+def test_family_without_an_embedding_of_tokens_is_refused_with_the_remedy(family, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.AutoConfig.for_model(family, **sizes, intermediate_size=37)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"{family} models have no .* use a model of another"):
+        Encoder.load(tmp_path)
