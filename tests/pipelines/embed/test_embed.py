@@ -347,3 +347,32 @@ def test_relative_globs_are_read_by_workers_elsewhere(options, tmp_path, monkeyp
     write_corpus(tmp_path / "in", {"a.parquet": rows_of(["the word"]), "b.md": rows_of(["no"])})
     monkeypatch.chdir(tmp_path)
     assert embed("in/*.parquet", "out", **options).rows == 1
+
+
+def test_bands_change_no_byte_of_a_run_and_of_an_update(options, tmp_path, monkeypatch):
+    """A job of a billion rows has a thousand bands; here one of hundreds has some ten."""
+    texts = sentences(300)
+    files = {
+        "a.parquet": rows_of([*texts[:150], texts[7], None]),
+        "b.parquet": rows_of([*texts[100:220], texts[7]], 1000),
+    }
+    corpus = write_corpus(tmp_path / "in", files)
+
+    def embed_twice() -> list:
+        found = []
+        for bands, (least_rows, per_range) in {"one": (65_536, 1024), "many": (40, 4)}.items():
+            monkeypatch.setattr("pipelines.embed.find_owners.LEAST_BAND_ROWS", least_rows)
+            monkeypatch.setattr("sbert_core.vectors.shuffle.RECORDS_PER_RANGE", per_range)
+            report = embed(corpus, tmp_path / bands, **options)
+            counts = (report.embedded, report.reused, report.repeats)
+            found.append((published_bytes(tmp_path / bands), counts))
+        return found
+
+    one, many = embed_twice()
+    assert one == many
+    assert one[1] == (220, 0, 52)
+    # Rows move to another file and another place there, so that vectors come from far parts.
+    write_corpus(corpus, {"b.parquet": rows_of([*texts[200:], *texts[:90]], 2000)})
+    one, many = embed_twice()
+    assert one == many
+    assert one[1] == (80, 110, 0)
