@@ -103,7 +103,7 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
         storage.delete([f"{identity.work}/attempts"])
         if (saved := read_plan_file(storage, identity.work)) is not None:
             _require_format(identity, Precision(saved.spec.computed_in), executor)
-            return _resumed(identity, saved)
+            return _resume_scan(identity, saved)
         log.info("it is of an earlier version: scanning again, what is embedded is kept")
     try:
         scan = scan_corpus(identity, executor)
@@ -125,7 +125,7 @@ def load_or_scan(identity: EmbedIdentity, executor: EmbedExecutor) -> ScanResult
     return replace(scan, scale=scale, storage_error=error, precision=precision)
 
 
-def _resumed(identity: EmbedIdentity, saved: PlanFile) -> ScanResult:
+def _resume_scan(identity: EmbedIdentity, saved: PlanFile) -> ScanResult:
     precision = Precision(saved.spec.computed_in)
     return ScanResult(
         identity=identity,

@@ -30,7 +30,7 @@ def run_step(
     each result as it comes.
     """
     step = step or function.__name__
-    done = sorted(files.finished(step) & calls.keys())
+    done = sorted(files.find_finished(step) & calls.keys())
     found = {number: files.load(step, number, kind) for number in done}
     for result in found.values():
         report(result)

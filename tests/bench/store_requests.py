@@ -212,7 +212,7 @@ def embed(units: list[Unit], reader: CorpusReader, out: str, counter: Counter) -
     for unit in units:
         if counts.own_rows[unit.number]:
             with counter.task("encode"):
-                if write_unit(job, made_up(job, unit)).commit is not None:
+                if write_unit(job, make_vectors(job, unit)).commit is not None:
                     continue
         waiting.append(unit)
     lend(job, DIM)
@@ -221,7 +221,7 @@ def embed(units: list[Unit], reader: CorpusReader, out: str, counter: Counter) -
             fill_units(job, DIM, band, own)
 
 
-def made_up(job: UnitJob, unit: Unit) -> EncodedUnit:
+def make_vectors(job: UnitJob, unit: Unit) -> EncodedUnit:
     """Random vectors in the place of a model's."""
     read, texts = read_unit(job, unit)
     number = len(texts)

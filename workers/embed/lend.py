@@ -18,7 +18,7 @@ from workers.embed.scan_files import ScanFiles, UnitRecords, map_name
 from workers.embed.unit_job import UnitJob
 
 MAP_BYTES = 256 * 2**20  # of vectors in memory; then they become a map
-NAME_COLUMNS = BLOCK_COLUMNS[1:]  # the row is that of the borrower
+LENT_COLUMNS = BLOCK_COLUMNS[1:]  # the row is that of the borrower
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def lend_vectors(files: ScanFiles, job: UnitJob, dim: int, band: int) -> LentVec
             for start in range(0, len(own), most):  # a text may be lent to very many units
                 some = own[start : start + most]
                 waiting.append(_lent_records(block, some, shuffle.record))
-                for unit, row, why in _missing(block, some):
+                for unit, row, why in _find_missing(block, some):
                     reasons.setdefault(files.band_of(unit), []).append((unit, row, why))
                 if sum(map(len, waiting)) >= most:
                     flush()
@@ -72,13 +72,13 @@ def _lent_records(block: VectorBlock, loans: RecordArray, kind: np.dtype[np.void
     records = np.empty(len(place), kind)
     for name in ("unit", "row"):
         records[name] = np.repeat(loans[name], end - first)
-    for name in NAME_COLUMNS:
+    for name in LENT_COLUMNS:
         records[name] = block.columns[name][place]
     records["vector"] = block.vectors[place]
     return records
 
 
-def _missing(block: VectorBlock, loans: RecordArray) -> list[tuple[int, int, str]]:
+def _find_missing(block: VectorBlock, loans: RecordArray) -> list[tuple[int, int, str]]:
     """Unit, row and reason of the loans whose owner has no vector."""
     first, end = block.spans(loans["owner_row"])
     return [

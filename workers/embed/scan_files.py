@@ -104,7 +104,7 @@ class ScanFiles:
         name = f"{self.folder}/done/{step}/{number:06d}.json"
         return decode(kind, json.loads(self.storage.read(name)), name)
 
-    def finished(self, step: str) -> set[int]:
+    def find_finished(self, step: str) -> set[int]:
         """Numbers of the tasks of a step that have ended."""
         names = (stat.name for stat in self.storage.list(f"{self.folder}/done/{step}"))
         return {int(name.rpartition("/")[2].removesuffix(".json")) for name in names}

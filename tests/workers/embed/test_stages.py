@@ -41,6 +41,18 @@ def embed(units, job, dim, call_one) -> list[UnitResult]:
     return results
 
 
+def note_isolated(encoder, monkeypatch) -> list[list[str]]:
+    """The texts of each unit that is taken apart from now on; no process is started for them."""
+    isolated: list[list[str]] = []
+
+    def encode(config, texts):
+        isolated.append(texts)
+        return config.encode(encoder, texts)
+
+    monkeypatch.setattr("workers.embed.actor.encode_excluding_crashers", encode)
+    return isolated
+
+
 @pytest.mark.parametrize("long", [LongTexts.TRUNCATE, LongTexts.CHUNKS, LongTexts.POOL])
 def test_stages_write_the_bytes_of_one_actor(make_job, encoder, bert_folder, ray_kv, long):
     corpus = {**CORPUS, "d.parquet": ["so", LONG_TEXT, "so so", LONG_TEXT + " then"]}
@@ -83,13 +95,7 @@ def test_a_suspect_unit_is_taken_apart_by_the_encoder(
     scan([unit], job)
     for number in range(SUSPECT_CRASHES):
         job.storage.put(f"{job.work}/attempts/{unit.name}/{number}", b"")
-    isolated = []
-
-    def noted(config, texts):
-        isolated.append(texts)
-        return config.encode(encoder, texts)
-
-    monkeypatch.setattr("workers.embed.actor.encode_excluding_crashers", noted)
+    isolated = note_isolated(encoder, monkeypatch)
     config = config_of(encoder, bert_folder)
     stages = UnitTokenizer(job, config, "run"), UnitEncoder(job, config, "run")
     result = call_stages(stages, job, unit)
@@ -108,13 +114,7 @@ def test_a_unit_that_became_suspect_after_its_tokens_is_taken_apart_too(
     tokens = UnitTokenizer(job, config, "run")(descriptor(unit))
     for number in range(SUSPECT_CRASHES):
         job.storage.put(f"{job.work}/attempts/{unit.name}/{number}", b"")
-    isolated = []
-
-    def noted(config, texts):
-        isolated.append(texts)
-        return config.encode(encoder, texts)
-
-    monkeypatch.setattr("workers.embed.actor.encode_excluding_crashers", noted)
+    isolated = note_isolated(encoder, monkeypatch)
     table = UnitEncoder(job, config, "run")(tokens)
     raise_error_rows(table)
     assert isolated == [["one", "two words"]]
